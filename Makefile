@@ -1,0 +1,48 @@
+# Firehose: two commands. `make demo` and `make test` set everything up by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# The CPU build where a configured index has one; see "Choose your torch" in the README.
+TORCH ?= $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+DEMO := demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(READY)  ## simulate a population, prepare its corpus, show what it looks like
+	$(BIN)/firehose demo --out $(DEMO)
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)  ## ruff, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove the environment and what the demo made
+	rm -rf $(VENV) $(DEMO)
+
+# A changed pyproject.toml or constraints.txt installs again; nothing else does.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Firehose needs Python 3.11 or newer; name one: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)+cpu' 2>/dev/null \
+	  || $(BIN)/python -m pip install --quiet '$(TORCH)'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	@touch $(READY)

@@ -1,0 +1,133 @@
+"""Typed configuration: TOML in, TOML out, and errors that name the nearest right key.
+
+A configuration is a tree of :class:`Section` models. Every command builds one from its
+defaults, a TOML file and ``--set a.b=value`` overrides, in that order, and writes it back as
+TOML beside its result.
+"""
+
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from firehose.errors import FirehoseError
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, and no key but its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], origin: str = "the configuration") -> Self:
+        """Validate ``values``; a wrong key or value becomes one sentence."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise FirehoseError(_sentence(cls, error, origin)) from None
+
+    def to_toml(self) -> str:
+        """This configuration as TOML; what is None is left out, as TOML has no null."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FirehoseError(f"{path} is not valid TOML: {error}.") from None
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the leaves of ``over`` put over it, table by table."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        both_tables = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(below, value) if both_tables else value
+    return merged
+
+
+def overrides(assignments: Sequence[str]) -> dict[str, Any]:
+    """The tables that ``--set a.b=value`` assignments spell; values are TOML, or bare words."""
+    tables: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        names = [name.strip() for name in key.split(".")]
+        if not equals or not all(names):
+            raise FirehoseError(f"--set {assignment}: write it as a.b=value.")
+        try:
+            leaf = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            leaf = value.strip()
+        for name in reversed(names):
+            leaf = {name: leaf}
+        tables = merge(tables, leaf)
+    return tables
+
+
+def nearest(word: str, candidates: Sequence[str]) -> str:
+    """“; did you mean …?” or the list of what there is, to end a sentence with."""
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there is {', '.join(candidates)}."
+
+
+def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> str:
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    name = ".".join(path)
+    if first["type"] == "extra_forbidden":
+        owner = _owner(section, path[:-1])
+        fields = list(owner.model_fields) if owner else []
+        return f"Unknown key {name!r} in {origin}: {nearest(path[-1], fields)}"
+    if first["type"] == "literal_error":
+        owner = _owner(section, path[:-1])
+        choices = _choices(owner.model_fields[path[-1]].annotation) if owner else []
+        value = first["input"]
+        return f"{name} = {value!r} in {origin} is not a choice: {nearest(str(value), choices)}"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{name} is missing in {origin}."
+    where = f"{name} = {first['input']!r}" if path else "the values"
+    return f"{where} in {origin}: {message[0].lower()}{message[1:]}."
+
+
+def _owner(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """The section class that ``path`` leads to, where the annotations tell."""
+    owner: type[BaseModel] | None = section
+    for part in path:
+        field = owner.model_fields.get(part) if owner else None
+        found = [
+            kind
+            for kind in _members(field.annotation if field else None)
+            if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ]
+        owner = found[0] if found else None
+    return owner
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, or the annotation alone."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _choices(annotation: Any) -> list[str]:
+    return [
+        str(choice)
+        for kind in _members(annotation)
+        if typing.get_origin(kind) is typing.Literal
+        for choice in typing.get_args(kind)
+    ]

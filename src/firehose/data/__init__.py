@@ -1,0 +1,1 @@
+"""Posts in, corpus out."""
