@@ -1,0 +1,3 @@
+"""Firehose: personalized online language learning."""
+
+__version__ = "0.1.0"

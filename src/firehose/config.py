@@ -25,16 +25,20 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], origin: str = "the configuration") -> Self:
+    def of(cls, values: Mapping[str, Any], origin: str = "the configuration") -> Self:
         """Validate ``values``; a wrong key or value becomes one sentence."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
             raise FirehoseError(_sentence(cls, error, origin)) from None
 
+    def public(self) -> dict[str, Any]:
+        """Plain values without secrets and without what is None, as TOML has no null."""
+        return self.model_dump(mode="json", exclude_none=True, context={"public": True})
+
     def to_toml(self) -> str:
-        """This configuration as TOML; what is None is left out, as TOML has no null."""
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        """This configuration as TOML, ready to be read again."""
+        return tomli_w.dumps(self.public())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -52,8 +56,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
-        both_tables = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge(below, value) if both_tables else value
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = merge(below, value)  # noqa: PLW2901
+        merged[key] = value
     return merged
 
 

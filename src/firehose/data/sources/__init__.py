@@ -6,14 +6,47 @@ and a :class:`~firehose.data.post.Skip` for each record that is none. Neither lo
 into memory. `docs/add-a-source.md` shows a whole one.
 """
 
-from collections.abc import Iterator
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal, Protocol
 
-from firehose.config import Section
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.config import Section, nearest
 from firehose.data.post import Post, Skip
+from firehose.errors import FirehoseError
 
 Shard = dict[str, Any]  # plain JSON values, so that it travels to any worker
+
+# Which module and class reads each kind; asked in this order what a path is.
+BUILT_IN = {
+    "git": "firehose.data.sources.git:Git",
+    "twitter": "firehose.data.sources.twitter:Twitter",
+    "tabular": "firehose.data.sources.tabular:Tabular",
+    "nature": "firehose.data.nature:Nature",
+}
+
+
+class Truth(Protocol):
+    """The true model of a simulated source: what each post costs the best predictor, in nats."""
+
+    def nats(
+        self, users: Sequence[str], times: NDArray[np.int64], texts: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """For a predictor that knows who writes."""
+
+    def agnostic_nats(
+        self,
+        times: NDArray[np.int64],
+        texts: Sequence[str],
+        weights: Literal["train", "balanced"],
+        minimum: int,
+    ) -> NDArray[np.float64]:
+        """For one that does not, among users with at least ``minimum`` posts."""
 
 
 class Source(Section):
@@ -21,8 +54,6 @@ class Source(Section):
 
     kind: str
     paths: tuple[str, ...] = ()
-
-    wants: ClassVar[str] = ""  # what it reads, for messages
 
     @classmethod
     def recognises(cls, path: Path) -> bool:  # noqa: ARG003
@@ -36,3 +67,60 @@ class Source(Section):
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
         """The posts of one piece."""
         raise NotImplementedError
+
+    def truth(self) -> Truth | None:
+        """The model that the posts were drawn from, where it is known."""
+        return None
+
+
+def find(kind: str) -> type[Source]:
+    """The source class of a built-in kind, or of ``file.py:ClassName``."""
+    place = BUILT_IN.get(kind, kind)
+    module_name, colon, class_name = place.rpartition(":")
+    if not colon:
+        raise FirehoseError(f"There is no source {kind!r}: {nearest(kind, list(BUILT_IN))}")
+    module = _load(module_name) if module_name.endswith(".py") else _import(module_name)
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Source)):
+        raise FirehoseError(f"{module_name} has no source {class_name!r}; name a class of Source.")
+    return found
+
+
+def recognise(paths: Sequence[str]) -> str:
+    """The kind of source that reads all of ``paths``; without any, nature."""
+    if not paths:
+        return "nature"
+    kinds = set()
+    for path in paths:
+        here = Path(path)
+        if not here.exists() and not any(sign in path for sign in "*?["):
+            raise FirehoseError(f"{path} does not exist.")
+        found = [kind for kind in BUILT_IN if find(kind).recognises(here)]
+        if not found:
+            raise FirehoseError(
+                f"Cannot tell what {path} is; say it with --source ({', '.join(BUILT_IN)})."
+            )
+        kinds.add(found[0])
+    if len(kinds) > 1:
+        raise FirehoseError(f"The paths are of different kinds ({', '.join(sorted(kinds))}).")
+    return kinds.pop()
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise FirehoseError(f"There is no module {name!r}.") from None
+
+
+def _load(file: str) -> Any:
+    """The module in a file of the user's."""
+    path = Path(file)
+    if not path.is_file():
+        raise FirehoseError(f"{file} does not exist; a source of your own is FILE.py:Class.")
+    name = f"firehose_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

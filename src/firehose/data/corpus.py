@@ -1,0 +1,257 @@
+"""The prepared data set on disk: memory-mapped flat arrays, and what is known about them.
+
+::
+
+    corpus/
+      manifest.json     schema, every counter, configuration, checksums
+      config.toml       the configuration that made it, ready to be used again
+      vocabulary.model  SentencePiece
+      users.parquet     name and number of posts of each user, by index
+      train/            tokens, offsets, user, time, words, key: one .npy file each
+      validation/  test/  pretrain/
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from firehose.batch import Batch, gather
+from firehose.data.vocab import Vocabulary
+from firehose.errors import FirehoseError
+
+SCHEMA = 1
+SPLITS = ("train", "validation", "test", "pretrain")
+# A corpus up to this size is read and compared with its checksums whenever it is opened (a
+# fraction of a second); of a larger one only the sizes, and the rest by `firehose check`.
+CHECKED_WHEN_OPENED = 256 * 2**20
+
+
+class Record(BaseModel):
+    """A part of the manifest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Step(Record):
+    """What one cleaning step removed."""
+
+    name: str
+    posts: int
+    users: int
+
+
+class WordCount(Record):
+    """Words of one category: how many, and how many different ones."""
+
+    tokens: int
+    unique: int
+
+
+class Floor(Record):
+    """The best possible word perplexities on a split, where the true model is known."""
+
+    personalized: float
+    agnostic: float
+
+
+class VocabularyRecord(Record):
+    """The vocabulary, as far as the arrays depend on it."""
+
+    size: int
+    sot: int
+    eot: int
+    unknown: int  # pieces that stand for text the vocabulary cannot spell
+
+
+class File(Record):
+    """What a file must be."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Record):
+    """Everything known about a corpus but the posts."""
+
+    format: str = "firehose corpus"
+    schema_version: int = SCHEMA
+    version: str
+    config: dict[str, Any]
+    read: int  # records, those skipped included
+    read_users: int
+    skipped: dict[str, int]
+    steps: list[Step]
+    posts: dict[str, int]
+    users: int
+    words: dict[str, WordCount]
+    unique_words: int
+    vocabulary: VocabularyRecord
+    floor: dict[str, Floor] | None = None
+    files: dict[str, File]
+
+    def to_json(self) -> str:
+        """The manifest with its own checksum, so that a damaged one is noticed."""
+        body = self.model_dump(mode="json")
+        return json.dumps(body | {"seal": _seal(body)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _seal(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Split:
+    """The posts of one split in time order, as memory-mapped columns."""
+
+    name: str
+    tokens: NDArray[np.unsignedinteger]  # [tokens], each post from <SOT> to <EOT>
+    offsets: NDArray[np.int64]  # [posts + 1]
+    user: NDArray[np.int32]  # [posts], -1 in "pretrain"
+    time: NDArray[np.int64]  # [posts], milliseconds since 1970, UTC
+    words: NDArray[np.int32]  # [posts], word-level tokens, <EOT> included
+    key: NDArray[np.uint64]  # [posts], hash of the post's id
+    floor: NDArray[np.float64] | None = None  # [posts, 2], nats: knowing the user, or not
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def batch(self, posts: ArrayLike) -> Batch:
+        """The posts with these indices, in this order."""
+        chosen = np.asarray(posts, np.int64)
+        starts = np.asarray(self.offsets[chosen])
+        places, offsets = gather(starts, self.offsets[chosen + 1] - starts)
+        return Batch(
+            np.asarray(self.tokens[places]),
+            offsets,
+            np.asarray(self.user[chosen]),
+            np.asarray(self.time[chosen]),
+            np.asarray(self.words[chosen]),
+        )
+
+    def between(self, start: int, stop: int) -> Batch:
+        """The posts ``start`` to ``stop`` in time order; nothing is copied."""
+        first, last = self.offsets[start], self.offsets[stop]
+        return Batch(
+            self.tokens[first:last],
+            self.offsets[start : stop + 1] - first,
+            self.user[start:stop],
+            self.time[start:stop],
+            self.words[start:stop],
+        )
+
+
+class Stream:
+    """Time-ordered batches of a split. ``position`` is the next post; ``seek`` moves there."""
+
+    def __init__(self, split: Split, size: int) -> None:
+        if size < 1:
+            raise FirehoseError(f"A batch of {size} posts is none; choose a size of at least 1.")
+        self.split = split
+        self.size = size
+        self.position = 0
+
+    def seek(self, position: int) -> Self:
+        """Go on with post ``position``."""
+        if not 0 <= position <= len(self.split):
+            raise FirehoseError(
+                f"Cannot seek to post {position}: {self.split.name} has {len(self.split)} posts."
+            )
+        self.position = position
+        return self
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self.position < len(self.split):
+            start = self.position
+            self.position = min(start + self.size, len(self.split))
+            yield self.split.between(start, self.position)
+
+
+class Corpus:
+    """A prepared corpus; ``Corpus(path)`` opens it, or refuses with a sentence."""
+
+    def __init__(self, path: str | Path, check: bool | None = None) -> None:
+        self.path = Path(path)
+        self.name = self.path.resolve().name
+        self.manifest = _read_manifest(self.path)
+        size = sum(file.bytes for file in self.manifest.files.values())
+        self.check(contents=size <= CHECKED_WHEN_OPENED if check is None else check)
+        self.splits = {
+            name: _open_split(self.path / name) for name in SPLITS if name in self.manifest.posts
+        }
+
+    def check(self, contents: bool = True) -> None:
+        """Refuse a corpus whose files are missing or cut, or (``contents``) altered."""
+        for name, file in self.manifest.files.items():
+            path = self.path / name
+            remedy = "prepare the corpus again"
+            if not path.is_file():
+                raise FirehoseError(f"{self.path} is damaged: {name} is missing; {remedy}.")
+            if path.stat().st_size != file.bytes:
+                raise FirehoseError(
+                    f"{self.path} is damaged: {name} has {path.stat().st_size:,} bytes "
+                    f"instead of {file.bytes:,}; {remedy}."
+                )
+            if contents and sha256(path) != file.sha256:
+                raise FirehoseError(
+                    f"{self.path} is damaged: {name} does not match its checksum; {remedy}."
+                )
+
+    def stream(self, size: int) -> Stream:
+        """The training posts in time order, ``size`` at a time."""
+        return Stream(self.splits["train"], size)
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary the tokens come from."""
+        return Vocabulary.load(self.path / "vocabulary.model")
+
+    @functools.cached_property
+    def users(self) -> list[str]:
+        """The users' names by index, in the order of their first post."""
+        names: list[str] = pq.read_table(self.path / "users.parquet", columns=["user"])[
+            "user"
+        ].to_pylist()
+        return names
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_manifest(path: Path) -> Manifest:
+    file = path / "manifest.json"
+    if not file.is_file():
+        what = "does not exist" if not path.exists() else "is not a corpus: no manifest.json in it"
+        raise FirehoseError(f"{path} {what}; make one with `firehose prepare … --out {path}`.")
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+        if body["format"] != "firehose corpus":
+            raise KeyError
+        if body["schema_version"] != SCHEMA:
+            raise FirehoseError(
+                f"{path} has corpus schema {body['schema_version']}, this Firehose reads {SCHEMA}; "
+                "prepare the corpus again."
+            )
+        seal = body.pop("seal")
+        manifest = Manifest.model_validate(body)
+    except (ValueError, KeyError, TypeError, ValidationError):
+        raise FirehoseError(f"{file} is not the manifest of a corpus; prepare it again.") from None
+    if seal != _seal(body):
+        raise FirehoseError(f"{path} is damaged: manifest.json was altered; prepare it again.")
+    return manifest
+
+
+def _open_split(path: Path) -> Split:
+    columns = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
+    return Split(path.name, **columns)

@@ -1,0 +1,168 @@
+"""Last stages of preparing: slices of time become arrays, and the arrays a corpus."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from numpy.typing import DTypeLike, NDArray
+
+from firehose.data.corpus import SPLITS, File
+from firehose.data.engine import Task
+from firehose.data.settling import PRETRAIN, SAMPLE
+from firehose.data.vocab import Vocabulary
+
+
+class Counts(NamedTuple):
+    """The size of a split, or of a slice of it."""
+
+    posts: int
+    pieces: int
+    unknown: int  # pieces that stand for text the vocabulary cannot spell
+
+
+SLICE = 131_072  # posts, about: what one task encodes
+
+
+def slices(times: Sequence[int]) -> list[Task]:
+    """Cut the stream at moments with about ``SLICE`` posts between; ``times`` is a sample."""
+    cuts = np.unique(np.sort(np.array(times, np.int64))[SLICE // SAMPLE :: SLICE // SAMPLE])
+    edges: list[int | None] = [None, *cuts.tolist(), None]
+    return [
+        {"number": number, "start": edges[number], "stop": edges[number + 1]}
+        for number in range(len(edges) - 1)
+    ]
+
+
+def read_slice(folder: Path, task: Task) -> pa.Table:
+    """The posts of a slice of time from all parts, in time order; ``part`` is a column."""
+    wanted = ds.scalar(True)
+    if task["start"] is not None:
+        wanted &= ds.field("time") >= task["start"]
+    if task["stop"] is not None:
+        wanted &= ds.field("time") < task["stop"]
+    tables = []
+    for path in sorted((folder / "posts").glob("*.parquet")):
+        # One part after another: a scan of all at once would read ahead without bound.
+        table = ds.dataset(path).to_table(filter=wanted, use_threads=False)
+        tables.append(table.append_column("part", pa.array(np.full(len(table), int(path.stem)))))
+    posts = pa.concat_tables(tables)
+    return posts.take(np.lexsort([posts[name].to_numpy() for name in ("part", "key", "time")]))
+
+
+def members(posts: pa.Table, corpora: Sequence[str]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Which of the posts belong to each split of each corpus: "corpus/split" and a mask."""
+    split, small = posts["split"].to_numpy(), posts["small"].to_numpy(zero_copy_only=False)
+    for number, corpus in enumerate(corpora):
+        for code, name in enumerate(SPLITS):
+            # Both corpora start from the same pretrained model, so both have its posts.
+            yield f"{corpus}/{name}", (split == code) & ((small == number) | (code == PRETRAIN))
+
+
+def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
+    """Write the arrays of one slice as raw files, one for each corpus, split and column."""
+    vocabulary = Vocabulary.load(folder / "vocabulary.model")
+    posts = read_slice(folder, task)
+    tokens, lengths = vocabulary.encode(posts["text"].to_pylist())
+    index = np.load(folder / "index.npy", mmap_mode="r")  # [part, number] -> index in its corpus
+    user = index[posts["part"].to_numpy(), posts["user"].to_numpy()]
+    columns: dict[str, NDArray[np.generic]] = {
+        "user": np.where(posts["split"].to_numpy() == PRETRAIN, -1, user).astype(np.int32)
+    }
+    columns |= {name: posts[name].to_numpy() for name in ("time", "words", "key")}
+    columns["lengths"] = lengths
+    sizes: dict[str, Counts] = {}
+    for place, chosen in members(posts, corpora):
+        for name, values in columns.items():
+            write_raw(folder, task, place, name, values[chosen])
+        own = tokens[np.repeat(chosen, lengths)]
+        write_raw(folder, task, place, "tokens", own)
+        unknown = np.count_nonzero(own == vocabulary.unknown)
+        sizes[place] = Counts(int(chosen.sum()), len(own), int(unknown))
+    return {"number": task["number"], "counts": sizes}
+
+
+def counts(encoded: Sequence[Task], corpus: str) -> dict[str, Counts]:
+    """The sizes of a corpus's splits, by "corpus/split", from those of all slices."""
+    places = [f"{corpus}/{name}" for name in SPLITS]
+    sizes = {place: np.array([task["counts"][place] for task in encoded]) for place in places}
+    return {place: Counts(*size.sum(axis=0).tolist()) for place, size in sizes.items()}
+
+
+def write_raw(
+    folder: Path, task: Task, place: str, column: str, values: NDArray[np.generic]
+) -> None:
+    """One column of one slice."""
+    values.tofile(folder / "slices" / f"{place.replace('/', '.')}.{column}.{task['number']:06}")
+
+
+def read_raw(
+    folder: Path, place: str, column: str, kind: DTypeLike
+) -> Iterator[NDArray[np.generic]]:
+    """One column of all slices, in time order."""
+    for path in sorted((folder / "slices").glob(f"{place.replace('/', '.')}.{column}.*")):
+        yield np.fromfile(path, kind)
+
+
+def has_raw(folder: Path, place: str, column: str) -> bool:
+    """Whether the slices have this column."""
+    return next(read_raw(folder, place, column, np.uint8), None) is not None
+
+
+def write_array(
+    path: Path, kind: DTypeLike, shape: tuple[int, ...], blocks: Iterable[NDArray[np.generic]]
+) -> File:
+    """Write blocks as one ``.npy`` file, never holding more than one of them."""
+    checksum = hashlib.sha256()
+    size = 0
+    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+    with path.open("w+b") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.seek(0)
+        checksum.update(file.read())
+        for block in blocks:
+            data = np.ascontiguousarray(block, kind).tobytes()
+            checksum.update(data)
+            file.write(data)
+        size = file.tell()
+    return File(bytes=size, sha256=checksum.hexdigest())
+
+
+def write_split(
+    folder: Path, place: str, out: Path, size: Counts, tokens: DTypeLike
+) -> dict[str, File]:
+    """Put the slices of one split together: its files, by name."""
+    posts = size.posts
+    out.mkdir(parents=True)
+    columns: dict[str, tuple[DTypeLike, tuple[int, ...]]] = {
+        "tokens": (tokens, (size.pieces,)),
+        "lengths": (np.int64, (posts + 1,)),
+        "user": (np.int32, (posts,)),
+        "time": (np.int64, (posts,)),
+        "words": (np.int32, (posts,)),
+        "key": (np.uint64, (posts,)),
+        "floor": (np.float64, (posts, 2)),
+    }
+    files = {}
+    for column, (kind, shape) in columns.items():
+        blocks = read_raw(folder, place, column, kind)
+        if column == "floor" and not has_raw(folder, place, column):
+            continue  # known of simulated posts only
+        name = "offsets" if column == "lengths" else column
+        if column == "lengths":
+            blocks = _running(blocks)
+        files[f"{out.name}/{name}.npy"] = write_array(out / f"{name}.npy", kind, shape, blocks)
+    return files
+
+
+def _running(lengths: Iterable[NDArray[np.generic]]) -> Iterator[NDArray[np.int64]]:
+    """Where each post begins, from the lengths of all; then where the last one ends."""
+    total = np.zeros(1, np.int64)
+    yield total
+    for block in lengths:
+        ends = total + np.cumsum(block, dtype=np.int64)
+        yield ends
+        total = ends[-1:] if len(ends) else total

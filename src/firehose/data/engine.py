@@ -1,0 +1,75 @@
+"""Work for many processes, by Daft: on this machine, or on a Ray cluster.
+
+A stage of :mod:`firehose.data.prepare` is a function of one task. The tasks are the rows of a
+Daft data frame and the function is applied to it in ``workers`` processes; results come back
+as they are ready. A function must depend on nothing but its task and write files that have
+the same bytes whoever writes them, so the result is the same for any number of workers.
+"""
+
+import functools
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from firehose.errors import FirehoseError
+
+Task = dict[str, Any]  # plain JSON values
+Work = Callable[[Task], Task]
+Runner = Literal["native", "ray"]
+
+
+def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iterator[Task]:
+    """``work(task)`` for every task, in no particular order. 0 workers: in this process."""
+    if not tasks:
+        return
+    if workers == 0:
+        yield from map(work, tasks)
+        return
+    daft = start(runner)
+
+    @daft.cls(use_process=True, max_concurrency=min(workers, len(tasks)))
+    class Worker:
+        @daft.method.batch(return_dtype=daft.DataType.string(), batch_size=1)  # type: ignore[untyped-decorator]
+        def do(self, rows: Any) -> list[str]:
+            return [_answer(work, row) for row in rows.to_pylist()]
+
+    frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
+    frame = frame.select(Worker().do(daft.col("task")).alias("answer"))
+    for row in frame.iter_rows(results_buffer_size=None):
+        answer = json.loads(row["answer"])
+        if "error" in answer:
+            raise FirehoseError(answer["error"])
+        yield answer["result"]
+
+
+def _answer(work: Work, row: str) -> str:
+    """The result as JSON; what the user can mend comes back as a sentence, not a traceback."""
+    try:
+        return json.dumps({"result": work(json.loads(row))})
+    except FirehoseError as error:
+        return json.dumps({"error": str(error)})
+
+
+@functools.cache
+def start(runner: Runner) -> Any:
+    """Daft, set up for ``runner``, silent, and telling nobody about its use."""
+    os.environ["DAFT_PROGRESS_BAR"] = "0"
+    os.environ["DO_NOT_TRACK"] = "true"
+    import daft
+
+    if runner == "native":
+        daft.set_runner_native()
+        return daft
+    try:
+        import ray
+    except ImportError:
+        raise FirehoseError(
+            "--runner ray needs Ray; install it with: pip install 'firehose-poll[ray]'."
+        ) from None
+    os.environ["RAY_USAGE_STATS_ENABLED"] = os.environ["RAY_TQDM"] = "0"
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    daft.set_runner_ray(noop_if_initialized=True)
+    return daft

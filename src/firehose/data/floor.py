@@ -1,0 +1,69 @@
+"""The best possible loss on every post, where the source knows the true model.
+
+Stored with the posts, in nats: for a predictor that knows the user, and for the best one that
+does not. No learner can do better in expectation, so every curve can be drawn against it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from firehose.data.corpus import Floor
+from firehose.data.encoding import members, read_raw, read_slice, write_raw
+from firehose.data.engine import Task
+from firehose.data.plan import Plan
+
+
+def is_known(plan: Plan) -> bool:
+    """Whether the posts that are kept follow a true model that the source can tell."""
+    return plan.source.truth() is not None and (
+        # The ordinary English posts do; retweets, replies and the rest are there to be removed.
+        plan.clean.drop_retweets
+        and plan.clean.drop_replies
+        and plan.clean.languages == ("en",)
+        and plan.clean.mentions == "keep"
+    )
+
+
+def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) -> Task:
+    """Write what each post of a slice costs at least, as encoding writes the other columns."""
+    truth = plan.source.truth()
+    assert truth is not None
+    posts = read_slice(folder, task)
+    names = [_names(path) for path in sorted((folder / "users").glob("*.parquet"))]
+    for place, chosen in members(posts, corpora):
+        if place.endswith("/pretrain"):
+            continue  # nobody's posts
+        own = posts.filter(chosen)
+        times, texts = own["time"].to_numpy(), own["text"].to_pylist()
+        owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)
+        users = [names[part][number] for part, number in owners]
+        weights: Literal["train", "balanced"] = "train" if place.endswith("/train") else "balanced"
+        nats = [
+            truth.nats(users, times, texts),
+            truth.agnostic_nats(times, texts, weights, plan.clean.min_posts),
+        ]
+        write_raw(folder, task, place, "floor", np.stack(nats, axis=1))
+    return {"number": task["number"]}
+
+
+def floor_of(folder: Path, place: str) -> Floor:
+    """The word perplexities that a split's posts allow."""
+    nats = sum(
+        (
+            block.reshape(-1, 2).sum(axis=0)
+            for block in read_raw(folder, place, "floor", np.float64)
+        ),
+        start=np.zeros(2),
+    )
+    words = sum(int(block.sum()) for block in read_raw(folder, place, "words", np.int32))
+    personalized, agnostic = np.exp(nats / words).tolist()
+    return Floor(personalized=personalized, agnostic=agnostic)
+
+
+def _names(path: Path) -> dict[int, str]:
+    users = pq.read_table(path, columns=["number", "user"])
+    return dict(zip(users["number"].to_pylist(), users["user"].to_pylist(), strict=True))

@@ -1,0 +1,73 @@
+"""What `prepare` is asked to do: the configuration that decides every byte of a corpus."""
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+
+from firehose.config import Section
+from firehose.data.sources import Source, find
+
+
+class Cleaning(Section):
+    """Which posts stay, and how their text is normalised."""
+
+    languages: tuple[str, ...] = ("en",)  # ISO 639-1; empty: any, and none is detected
+    drop_retweets: bool = True
+    drop_replies: bool = True
+    min_posts: int = Field(default=20, ge=1)  # users with fewer are dropped
+    mentions: Literal["keep", "replace"] = "keep"  # replace: @somebody becomes <MENTION>
+    max_characters: int = Field(default=4_096, ge=1)  # a longer text is not a short post: dropped
+
+
+class Splitting(Section):
+    """Which posts are held out. All choices are hashes of names and ids, seeded here."""
+
+    seed: int = 0
+    validation: int = Field(default=3, ge=0)  # posts per user
+    test: int = Field(default=3, ge=0)
+    pretrain_before: date | None = None  # earlier posts: a set of their own, without users
+    small: float | None = Field(
+        default=None, gt=0, lt=1
+    )  # this share of users: a corpus of its own
+
+
+class VocabularyPlan(Section):
+    """The pieces text is spelled with."""
+
+    size: int | None = Field(default=None, ge=1)  # None: 32,000, or as many as the text supports
+    model: Path | None = None  # a SentencePiece model to use instead of training one
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.size and self.model:
+            raise ValueError("a given vocabulary model has its size already; leave out the size")
+        return self
+
+
+def _source(values: Any) -> Any:
+    """A source from a table whose ``kind`` says which, so that errors name the right keys."""
+    if isinstance(values, Source):
+        return values
+    kind = find(values.get("kind", "nature"))
+    return kind.of(values | {"kind": kind.model_fields["kind"].default}, "the source")
+
+
+class Plan(Section):
+    """Posts in, corpus out."""
+
+    source: Annotated[SerializeAsAny[Source], BeforeValidator(_source)]
+    clean: Cleaning = Cleaning()
+    split: Splitting = Splitting()
+    vocabulary: VocabularyPlan = VocabularyPlan()
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> Self:
+        held_out = self.split.validation + self.split.test
+        if self.clean.min_posts <= held_out:
+            raise ValueError(
+                f"clean.min_posts must exceed the {held_out} posts per user that are held out, "
+                "or a user has none to train on"
+            )
+        return self

@@ -1,0 +1,233 @@
+"""Any stream of posts becomes a corpus: read, settle, spell, encode, put together.
+
+Each stage hands files to the next, in a workspace beside the result, and each task of a stage
+holds a bounded number of posts, so memory does not grow with the stream:
+
+1. *read* — shards of the source → posts, dealt into parts by user;
+2. *settle* — parts → cleaned and split posts, in time order within the part;
+3. *vocabulary* — counts of the words to train on → SentencePiece;
+4. *encode* — slices of time, across all parts → arrays;
+5. the arrays of all slices, one after another → the corpus.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import firehose
+from firehose.data import encoding, floor, wordcount
+from firehose.data.corpus import (
+    SPLITS,
+    Corpus,
+    File,
+    Manifest,
+    Step,
+    VocabularyRecord,
+    sha256,
+)
+from firehose.data.engine import Runner, Task, run
+from firehose.data.plan import Plan
+from firehose.data.reading import PARTS, read_shard
+from firehose.data.settling import settle_part, steps
+from firehose.data.vocab import MOST_WORDS, Vocabulary
+from firehose.data.workspace import workspace
+from firehose.errors import FirehoseError
+from firehose.progress import announce, track
+
+
+class Prepared(NamedTuple):
+    """What came of it: the corpora, and where the first record of each unreadable kind was."""
+
+    corpora: list[Corpus]
+    examples: dict[str, str]
+
+
+class Execution(NamedTuple):
+    """How the work is done. It changes nothing in the result."""
+
+    workers: int = os.cpu_count() or 1
+    runner: Runner = "native"
+
+    def each(self, work: Callable[[Task], Task], tasks: Sequence[Task], doing: str) -> list[Task]:
+        """The results of all tasks, in the order of the tasks."""
+        numbered = [task | {"order": order} for order, task in enumerate(tasks)]
+        done = run(partial(_ordered, work), numbered, self.workers, self.runner)
+        return sorted(track(done, len(tasks), doing), key=lambda result: int(result["order"]))
+
+
+HERE = Execution()
+
+
+def _ordered(work: Callable[[Task], Task], task: Task) -> Task:
+    return work(task) | {"order": task["order"]}
+
+
+def prepare(
+    plan: Plan,
+    out: str | Path,
+    execution: Execution = HERE,
+    strict: bool = False,
+    replace: bool = False,
+) -> Prepared:
+    """Make the corpus that ``plan`` describes at ``out``, whole or not at all.
+
+    The same plan gives the same bytes, whatever the execution. With ``plan.split.small`` there
+    are two corpora, ``out/small`` and ``out/large``. ``strict`` stops at the first record that
+    cannot be read; ``replace`` lets an older corpus go.
+    """
+    out = Path(out)
+    if replace and out.exists() and not any(out.glob("**/manifest.json")):
+        raise FirehoseError(f"{out} is not a corpus, so --replace leaves it alone.")
+    names = ["large", "small"] if plan.split.small else ["corpus"]
+    with workspace(out, replace) as folder:
+        read, settled = _read_and_settle(plan, folder, execution, strict)
+        account = _account(plan, read, settled)
+        users = _number_users(folder, names)
+        if not all(map(len, users)):
+            raise FirehoseError(_nobody(plan, account))
+        with announce("making the vocabulary"):
+            _make_vocabulary(plan, folder, execution.runner)
+            words = wordcount.by_category(folder / "words", names, execution.runner)
+        slices = encoding.slices([time for part in settled for time in part["times"]])
+        encode = partial(encoding.encode_slice, folder, names)
+        encoded = execution.each(encode, slices, "encoding")
+        if floor.is_known(plan):
+            execution.each(partial(floor.floor_slice, plan, folder, names), slices, "the floor")
+        with announce("putting the corpus together"):
+            (folder / "config.toml").write_text(plan.to_toml(), encoding="utf-8")
+            for name, own_users, own_words in zip(names, users, words, strict=True):
+                counts = encoding.counts(encoded, name)
+                told = account | {"words": own_words, "config": plan.public()}
+                result = folder / "result" / (name if plan.split.small else "")
+                _assemble(folder, result, own_users, counts, told)
+    places = [out / name for name in sorted(names)] if plan.split.small else [out]
+    return Prepared([Corpus(place) for place in places], _examples(read))
+
+
+def _read_and_settle(
+    plan: Plan, folder: Path, execution: Execution, strict: bool
+) -> tuple[list[Task], list[Task]]:
+    """The first two stages; what each shard and each part had to say."""
+    for stage in ("read", "posts", "users", "words", "slices"):
+        (folder / stage).mkdir()
+    with announce("finding the posts"):
+        shards = [{"number": n, "shard": shard} for n, shard in enumerate(plan.source.shards())]
+    spool = partial(read_shard, plan.source, folder / "read", strict)
+    read = execution.each(spool, shards, "reading")
+    settle = partial(settle_part, plan, folder, read)
+    parts = [{"part": part} for part in range(PARTS)]
+    return read, execution.each(settle, parts, "cleaning and splitting")
+
+
+def _examples(read: Sequence[Task]) -> dict[str, str]:
+    """Where the first record of each unreadable kind was."""
+    first: dict[str, str] = {}
+    for shard in read:
+        first = shard["examples"] | first
+    return first
+
+
+def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[str, Any]:
+    """Where everything that was read went, in the manifest's words."""
+    skipped: Counter[str] = Counter()
+    for shard in read:
+        skipped.update(shard["skipped"])
+    posts = np.sum([part["posts"] for part in settled], axis=0).tolist()
+    lost = np.sum([part["lost"] for part in settled], axis=0).tolist()
+    removed = zip(steps(plan.clean), posts, lost, strict=True)
+    return {
+        "read": sum(shard["posts"] for shard in read) + skipped.total(),
+        "read_users": sum(part["users"] for part in settled),
+        "skipped": dict(sorted(skipped.items())),
+        "steps": [Step(name=name, posts=posts, users=users) for name, posts, users in removed],
+    }
+
+
+def _nobody(plan: Plan, account: dict[str, Any]) -> str:
+    """Why there is no corpus."""
+    if account["read"] == 0:
+        return "There are no posts in the source."
+    went = ", ".join(f"{step.name}: {step.posts:,}" for step in account["steps"] if step.posts)
+    skipped = sum(account["skipped"].values())
+    return (
+        f"No user with {plan.clean.min_posts} posts is left of {account['read']:,} records "
+        f"({skipped:,} skipped; {went or 'none removed'}); lower --min-posts, or see --languages."
+    )
+
+
+def _number_users(folder: Path, names: Sequence[str]) -> list[pa.Table]:
+    """Number the users of each corpus by their first post; the numbers go to ``index.npy``."""
+    tables = [pq.read_table(path) for path in sorted((folder / "users").glob("*.parquet"))]
+    parts = [np.full(len(table), part) for part, table in enumerate(tables)]
+    users = pa.concat_tables(tables).append_column("part", pa.array(np.concatenate(parts)))
+    users = users.sort_by([("first", "ascending"), ("user", "ascending")])
+    most = max((table["number"].to_numpy().max(initial=0) for table in tables), default=0)
+    index = np.full((len(tables), int(most) + 1), -1, np.int32)
+    numbered = []
+    for number in range(len(names)):
+        own = users.filter(pa.array(users["small"].to_numpy() == number))
+        index[own["part"].to_numpy(), own["number"].to_numpy()] = np.arange(len(own))
+        numbered.append(own.select(["user", "first", "train", "validation", "test"]))
+    np.save(folder / "index.npy", index)
+    return numbered
+
+
+def _make_vocabulary(plan: Plan, folder: Path, runner: Runner) -> None:
+    """The vocabulary that is given, or one made from the text to train on."""
+    if plan.vocabulary.model:
+        vocabulary = Vocabulary.load(plan.vocabulary.model)
+    else:
+        counts = wordcount.most_frequent(folder / "words", MOST_WORDS, runner)
+        vocabulary = Vocabulary.train(counts, plan.vocabulary.size)
+    (folder / "vocabulary.model").write_bytes(vocabulary.model)
+
+
+def _assemble(
+    folder: Path,
+    out: Path,
+    users: pa.Table,
+    counts: dict[str, encoding.Counts],
+    told: dict[str, Any],
+) -> None:
+    """Write one corpus from the slices; ``told`` is what the manifest already knows."""
+    out.mkdir(parents=True, exist_ok=True)
+    vocabulary = Vocabulary.load(folder / "vocabulary.model")
+    splits = {place.split("/")[1]: place for place in counts if counts[place].posts}
+    splits |= {name: place for place in counts if (name := place.split("/")[1]) != "pretrain"}
+    files: dict[str, File] = {}
+    for name, place in splits.items():
+        files |= encoding.write_split(folder, place, out / name, counts[place], vocabulary.dtype)
+    pq.write_table(users.combine_chunks(), out / "users.parquet")
+    for name in ("vocabulary.model", "config.toml"):
+        shutil.copyfile(folder / name, out / name)
+    for name in ("vocabulary.model", "config.toml", "users.parquet"):
+        files[name] = File(bytes=(out / name).stat().st_size, sha256=sha256(out / name))
+    known = {
+        name: floor.floor_of(folder, place)
+        for name, place in splits.items()
+        if encoding.has_raw(folder, place, "floor")
+    }
+    manifest = Manifest(
+        version=firehose.__version__,
+        posts={name: counts[splits[name]].posts for name in SPLITS if name in splits},
+        users=len(users),
+        unique_words=sum(count.unique for count in told["words"].values()),
+        vocabulary=VocabularyRecord(
+            size=vocabulary.size,
+            sot=vocabulary.sot,
+            eot=vocabulary.eot,
+            unknown=sum(count.unknown for count in counts.values()),
+        ),
+        floor=known or None,
+        files=dict(sorted(files.items())),
+        **told,
+    )
+    (out / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")

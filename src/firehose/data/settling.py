@@ -1,0 +1,232 @@
+"""Second stage of preparing: what becomes of each post of one part of the users.
+
+The five cleaning steps in the paper's order, then the split. Every post ends in exactly one
+place: in a split, or in the counter of the step that removed it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from firehose.data.clean import Language, is_blank, words
+from firehose.data.corpus import SPLITS
+from firehose.data.engine import Task
+from firehose.data.plan import Cleaning, Plan, Splitting
+from firehose.data.reading import hash64, read_part
+
+CHUNK = 8_192  # texts held as Python strings at a time
+SAMPLE = 1_024  # of so many posts, one tells its time to whoever cuts the stream into slices
+
+TRAIN, VALIDATION, TEST, PRETRAIN = range(len(SPLITS))
+KEPT, EMPTY, FOREIGN, REPEATED, DUPLICATE, RARE = range(6)  # what became of a post
+
+
+def steps(clean: Cleaning) -> list[str]:
+    """What each cleaning step removes, in their order."""
+    marked = {"retweets": clean.drop_retweets, "replies": clean.drop_replies}
+    return [
+        f"no words, or over {clean.max_characters:,} characters",
+        f"language other than {', '.join(clean.languages)}" if clean.languages else "any language",
+        " and ".join(name for name, drop in marked.items() if drop) or "no retweets, no replies",
+        "the same post again",
+        f"users with fewer than {clean.min_posts} posts",
+    ]
+
+
+def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) -> Task:
+    """Clean and split the posts of part ``task["part"]``; spool what stays, in time order."""
+    posts = read_part(folder / "read", shards, task["part"])
+    key = np.fromiter(map(hash64, posts["id"].to_pylist()), np.uint64, len(posts))
+    names = pc.unique(posts["user"]).sort()
+    user = pc.index_in(posts["user"], names).to_numpy()
+    when = posts["time"].to_numpy()
+    listed = posts["split"].is_valid().to_numpy()  # by a published list, which rules
+    early = ~listed & (when < _milliseconds(plan.split.pretrain_before))
+
+    fate = _clean(plan.clean, posts, listed)
+    _drop_duplicates(fate, user, key)
+    _drop_rare(fate, user, early, listed, plan.clean.min_posts)
+    kept = np.flatnonzero(fate == KEPT)
+    kept = kept[np.lexsort((key[kept], when[kept]))]
+    split = _split(plan.split, user[kept], key[kept], early[kept])
+    for code in (TRAIN, VALIDATION, TEST):
+        split[pc.equal(posts["split"], SPLITS[code]).fill_null(False).to_numpy()[kept]] = code
+    small = _is_small(plan.split, names)[user[kept]]
+
+    training = np.isin(split, (TRAIN, PRETRAIN))
+    cleaned, length, counts = _words(
+        posts["text"].take(kept), training, split == PRETRAIN, small, plan.clean.mentions
+    )
+    columns = {"time": when[kept], "key": key[kept], "user": user[kept].astype(np.int32)}
+    columns |= {"split": split, "small": small, "words": length, "text": cleaned}
+    name = f"{task['part']:02}.parquet"
+    pq.write_table(pa.table(columns), folder / "posts" / name, row_group_size=CHUNK)
+    pq.write_table(_users(names, columns), folder / "users" / name)
+    pq.write_table(counts, folder / "words" / name)
+    owned = fate.copy()
+    owned[early & (fate == KEPT)] = RARE  # kept, but in no user's hands
+    return {
+        "part": task["part"],
+        "users": len(names),
+        "posts": [int(np.count_nonzero(fate == step)) for step in range(EMPTY, RARE + 1)],
+        "lost": [_users_lost(owned, user, step) for step in range(EMPTY, RARE + 1)],
+        "times": when[kept][::SAMPLE].tolist(),
+    }
+
+
+def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """The fate of each post after the steps that look at it alone."""
+    language = Language()
+    fates: list[int] = []
+    for chunk in _chunks(posts.select(["text", "language", "is_retweet", "is_reply"])):
+        for text, stated, is_retweet, is_reply in zip(*chunk, strict=True):
+            if len(text) > clean.max_characters or is_blank(text):
+                fates.append(EMPTY)
+            elif listed[len(fates)]:
+                fates.append(KEPT)
+            elif clean.languages and (stated or language.detect(text)) not in clean.languages:
+                fates.append(FOREIGN)
+            elif (is_retweet and clean.drop_retweets) or (is_reply and clean.drop_replies):
+                fates.append(REPEATED)
+            else:
+                fates.append(KEPT)
+    return np.array(fates, np.uint8)
+
+
+def _drop_duplicates(
+    fate: NDArray[np.uint8], user: NDArray[np.int64], key: NDArray[np.uint64]
+) -> None:
+    """Of a user's posts with the same id, the first one read stays."""
+    kept = np.flatnonzero(fate == KEPT)
+    order = kept[np.lexsort((kept, key[kept], user[kept]))]
+    again = (np.diff(user[order]) == 0) & (np.diff(key[order]) == 0)
+    fate[order[1:][again]] = DUPLICATE
+
+
+def _drop_rare(
+    fate: NDArray[np.uint8],
+    user: NDArray[np.int64],
+    early: NDArray[np.bool_],
+    listed: NDArray[np.bool_],
+    minimum: int,
+) -> None:
+    """A user needs ``minimum`` posts; those for pretraining are nobody's and do not count."""
+    own = (fate == KEPT) & ~early
+    counts = np.bincount(user[own], minlength=int(user.max(initial=0)) + 1)
+    fate[own & ~listed & (counts[user] < minimum)] = RARE
+
+
+def _split(
+    split: Splitting,
+    user: NDArray[np.int64],
+    key: NDArray[np.uint64],
+    early: NDArray[np.bool_],
+) -> NDArray[np.uint8]:
+    """The posts of each user with the smallest hashes are held out; the rest is to train on."""
+    order = np.lexsort((_mix(key, split.seed), user, early))
+    order = order[: len(order) - np.count_nonzero(early)]
+    first = np.flatnonzero(np.diff(user[order], prepend=-1))  # where the next user begins
+    rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    codes = np.full(len(user), PRETRAIN, np.uint8)
+    held_out = split.validation + split.test
+    codes[order] = np.select([rank < split.validation, rank < held_out], [VALIDATION, TEST], TRAIN)
+    return codes
+
+
+def _is_small(split: Splitting, names: pa.Array) -> NDArray[np.bool_]:
+    """Which users belong to the small corpus, where one is asked for."""
+    hashes = np.fromiter(map(hash64, names.to_pylist()), np.uint64, len(names))
+    return _mix(hashes, split.seed) / 2.0**64 < (split.small or 0.0)
+
+
+def _mix(values: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Hashes scrambled by a seed (the finalizer of SplitMix64), the same on every machine."""
+    mixed = values ^ np.uint64(hash64(f"seed {seed}"))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _words(
+    texts: pa.ChunkedArray,
+    training: NDArray[np.bool_],
+    pretraining: NDArray[np.bool_],
+    small: NDArray[np.bool_],
+    mentions: str,
+) -> tuple[pa.ChunkedArray, NDArray[np.int32], pa.Table]:
+    """Cleaned texts, their numbers of words with <EOT>, and how often each word occurs.
+
+    A word's ``training`` count makes the vocabulary; its ``total`` describes a corpus, to
+    which posts for pretraining do not belong.
+    """
+    replace = mentions == "replace"
+    groups = (training + 2 * pretraining + 4 * small).tolist()
+    counters: dict[int, Counter[str]] = {group: Counter() for group in sorted(set(groups))}
+    cleaned: list[pa.Array] = []
+    lengths: list[int] = []
+    for (chunk,) in _chunks(pa.table({"text": texts})):
+        lines = []
+        for text in chunk:
+            found = words(text, replace)
+            counters[groups[len(lengths)]].update(found)
+            lines.append(" ".join(found))
+            lengths.append(len(found) + 1)
+        cleaned.append(pa.array(lines, pa.string()))
+    tables = [
+        pa.table(
+            {
+                "word": pa.array(counter.keys(), pa.string()),
+                "small": np.full(len(counter), bool(group & 4)),
+                "training": (tokens := np.fromiter(counter.values(), np.int64)) * (group & 1),
+                "total": tokens * (not group & 2),
+            }
+        )
+        for group, counter in counters.items()
+    ]
+    nothing = {
+        "word": pa.string(),
+        "small": pa.bool_(),
+        "training": pa.int64(),
+        "total": pa.int64(),
+    }
+    counts = pa.concat_tables([pa.schema(nothing.items()).empty_table(), *tables])
+    return pa.chunked_array(cleaned, pa.string()), np.array(lengths, np.int32), counts
+
+
+def _users(names: pa.Array, columns: dict[str, Any]) -> pa.Table:
+    """The users who have posts of their own: name, first post, posts in each split."""
+    own = columns["split"] != PRETRAIN
+    user, split = columns["user"][own].astype(np.int64), columns["split"][own]
+    number, first = np.unique(user, return_index=True)  # posts are in time order
+    posts = np.bincount(user * 3 + split, minlength=len(names) * 3).reshape(-1, 3)[number]
+    table = {"number": number, "user": names.take(pa.array(number))}
+    table |= {"first": columns["time"][own][first], "small": columns["small"][own][first]}
+    return pa.table(table | {SPLITS[code]: posts[:, code] for code in (TRAIN, VALIDATION, TEST)})
+
+
+def _users_lost(fate: NDArray[np.uint8], user: NDArray[np.int64], step: int) -> int:
+    """How many users had posts before a step and have none after it."""
+    before = np.unique(user[(fate == KEPT) | (fate >= step)])
+    after = np.unique(user[(fate == KEPT) | (fate > step)])
+    return len(before) - len(after)
+
+
+def _milliseconds(day: date | None) -> int:
+    """The first moment of a day; before all time where there is none."""
+    if day is None:
+        return int(np.iinfo(np.int64).min)
+    return int(datetime.combine(day, time.min, UTC).timestamp() * 1000)
+
+
+def _chunks(table: pa.Table) -> Iterator[list[list[Any]]]:
+    """The columns as Python lists, a bounded number of rows at a time."""
+    for start in range(0, len(table), CHUNK):
+        yield [column.to_pylist() for column in table.slice(start, CHUNK).columns]

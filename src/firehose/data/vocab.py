@@ -1,0 +1,129 @@
+"""The vocabulary: SentencePiece pieces, and the special ones around a post."""
+
+import io
+import itertools
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from firehose.errors import FirehoseError
+
+DEFAULT_SIZE = 32_000
+URL, MENTION = "<URL>", "<MENTION>"
+# Unigram training looks at each different word once, weighted by its count; beyond this many
+# the rarest are left out, which bounds time and memory and changes no piece worth having.
+MOST_WORDS = 400_000
+
+
+class Vocabulary:
+    """Text to pieces and back."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.size: int = self._processor.vocab_size()
+        self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
+        self.unknown: int = self._processor.unk_id()
+        self.sot = self._special("<SOT>", "<sot>", fallback=self._processor.bos_id())
+        self.eot = self._special("<EOT>", "<eot>", fallback=self._processor.eos_id())
+        # A given model may spell its special pieces in lower case, as the published one does.
+        self._respelled = {
+            name: name.lower()
+            for name in (URL, MENTION)
+            if self._id(name) is None and self._id(name.lower()) is not None
+        }
+
+    def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """All posts side by side, each from <SOT> to <EOT>, and the length of each."""
+        for name, spelling in self._respelled.items():
+            texts = [text.replace(name, spelling) for text in texts]
+        posts = self._processor.encode(list(texts), num_threads=1)
+        around = ((self.sot,), (self.eot,))
+        pieces = itertools.chain.from_iterable(
+            itertools.chain(around[0], post, around[1]) for post in posts
+        )
+        lengths = np.fromiter(map(len, posts), np.int64, len(posts)) + 2
+        return np.fromiter(pieces, self.dtype, int(lengths.sum())), lengths
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of a post's tokens, without <SOT> and <EOT>."""
+        around = (self.sot, self.eot)
+        text: str = self._processor.decode([int(t) for t in tokens if int(t) not in around])
+        return text
+
+    def _id(self, piece: str) -> int | None:
+        number: int = self._processor.piece_to_id(piece)
+        return number if self._processor.id_to_piece(number) == piece else None
+
+    def _special(self, *names: str, fallback: int) -> int:
+        found = [number for number in map(self._id, names) if number is not None]
+        number = found[0] if found else fallback
+        if number < 0:
+            raise FirehoseError(
+                f"The vocabulary has no piece {names[0]}; train it with --user_defined_symbols."
+            )
+        return number
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """A SentencePiece ``.model`` file."""
+        try:
+            return cls(path.read_bytes())
+        except OSError as error:
+            raise FirehoseError(f"Cannot read the vocabulary {path}: {error.strerror}.") from None
+        except RuntimeError:
+            raise FirehoseError(f"{path} is not a SentencePiece model.") from None
+
+    @classmethod
+    def train(cls, counts: Sequence[tuple[str, int]], size: int | None = None) -> Self:
+        """Unigram pieces from words and their counts; deterministic, whatever the order.
+
+        With a ``size`` the vocabulary has exactly that many pieces, or it is said which size
+        would fit. Without, it has 32,000, or as many as the text supports.
+        """
+        words = [entry for entry in counts if entry[0] not in (URL, MENTION)]
+        words.sort(key=lambda entry: (-entry[1], entry[0]))
+        if not words:
+            raise FirehoseError("There are no words to make a vocabulary from.")
+        try:
+            return cls(_train(words[:MOST_WORDS], size or DEFAULT_SIZE))
+        except RuntimeError as error:
+            fits = re.search(r"a value <= (\d+)|required_chars\. \d+ vs (\d+)", str(error))
+            if fits is None:
+                raise
+            limit = int(fits[1] or fits[2])
+        if size is None:
+            return cls(_train(words[:MOST_WORDS], limit))
+        way = "at most" if limit < size else "at least"
+        raise FirehoseError(
+            f"The training text does not fit a vocabulary of {size:,} pieces; "
+            f"ask for {way} {limit:,} (--vocab-size {limit})."
+        )
+
+
+def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
+        file.writelines(f"{word}\t{count}\n" for word, count in words)
+        file.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            input=file.name,
+            input_format="tsv",
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size,
+            character_coverage=0.99995,
+            byte_fallback=True,
+            bos_piece="<SOT>",
+            eos_piece="<EOT>",
+            user_defined_symbols=[URL, MENTION],
+            num_threads=2,  # fixed: sums over threads decide the last bits of the scores
+            minloglevel=2,
+        )
+    return model.getvalue()
