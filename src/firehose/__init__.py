@@ -1,3 +1,42 @@
-"""Firehose: personalized online language learning."""
+"""Firehose: personalized online language learning.
+
+Every command of the ``firehose`` program is a function here. They are loaded when first used,
+so that ``import firehose`` and ``firehose --help`` take no time.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firehose.batch import Batch as Batch
+    from firehose.data.corpus import Corpus as Corpus
+    from firehose.data.plan import Plan as Plan
+    from firehose.data.plan import make_plan as make_plan
+    from firehose.data.prepare import Execution as Execution
+    from firehose.data.prepare import prepare as prepare
+    from firehose.data.stats import stats as stats
+    from firehose.data.vocab import Vocabulary as Vocabulary
+    from firehose.demo import demo as demo
+    from firehose.errors import FirehoseError as FirehoseError
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Batch": "firehose.batch",
+    "Corpus": "firehose.data.corpus",
+    "Plan": "firehose.data.plan",
+    "make_plan": "firehose.data.plan",
+    "Execution": "firehose.data.prepare",
+    "prepare": "firehose.data.prepare",
+    "stats": "firehose.data.stats",
+    "Vocabulary": "firehose.data.vocab",
+    "demo": "firehose.demo",
+    "FirehoseError": "firehose.errors",
+}
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'firehose' has no attribute {name!r}")

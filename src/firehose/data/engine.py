@@ -21,10 +21,11 @@ Runner = Literal["native", "ray"]
 
 
 def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iterator[Task]:
-    """``work(task)`` for every task, in no particular order. 0 workers: in this process."""
-    if not tasks:
-        return
-    if workers == 0:
+    """``work(task)`` for every task, in no particular order.
+
+    0 workers, or a single task, which gains nothing from another process: in this one.
+    """
+    if workers == 0 or len(tasks) <= 1:
         yield from map(work, tasks)
         return
     daft = start(runner)

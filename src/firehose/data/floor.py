@@ -28,6 +28,21 @@ def is_known(plan: Plan) -> bool:
     )
 
 
+def tally(plan: Plan, folder: Path, corpus: str, users: Sequence[str]) -> None:
+    """Write who posts when in a corpus, from its encoded slices."""
+    truth = plan.source.truth()
+    assert truth is not None
+    counts = truth.tally([], np.empty(0, np.int64))
+    for split in ("train", "validation", "test"):
+        blocks = [
+            read_raw(folder, f"{corpus}/{split}", "user", np.int32),
+            read_raw(folder, f"{corpus}/{split}", "time", np.int64),
+        ]
+        for user, time in zip(*blocks, strict=True):
+            counts += truth.tally([users[number] for number in user.tolist()], time)
+    np.save(folder / f"{corpus}.tally.npy", counts)
+
+
 def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) -> Task:
     """Write what each post of a slice costs at least, as encoding writes the other columns."""
     truth = plan.source.truth()
@@ -35,16 +50,18 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
     posts = read_slice(folder, task)
     names = [_names(path) for path in sorted((folder / "users").glob("*.parquet"))]
     for place, chosen in members(posts, corpora):
-        if place.endswith("/pretrain"):
+        corpus, split = place.split("/")
+        if split == "pretrain":
             continue  # nobody's posts
         own = posts.filter(chosen)
         times, texts = own["time"].to_numpy(), own["text"].to_pylist()
         owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)
         users = [names[part][number] for part, number in owners]
-        weights: Literal["train", "balanced"] = "train" if place.endswith("/train") else "balanced"
+        counts = np.load(folder / f"{corpus}.tally.npy")
+        weights: Literal["train", "balanced"] = "train" if split == "train" else "balanced"
         nats = [
             truth.nats(users, times, texts),
-            truth.agnostic_nats(times, texts, weights, plan.clean.min_posts),
+            truth.agnostic_nats(times, texts, counts, weights),
         ]
         write_raw(folder, task, place, "floor", np.stack(nats, axis=1))
     return {"number": task["number"]}

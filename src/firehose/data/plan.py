@@ -1,13 +1,14 @@
 """What `prepare` is asked to do: the configuration that decides every byte of a corpus."""
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section
-from firehose.data.sources import Source, find
+from firehose.config import Section, merge, overrides, read_toml
+from firehose.data.sources import Source, find, recognise
 
 
 class Cleaning(Section):
@@ -71,3 +72,27 @@ class Plan(Section):
                 "or a user has none to train on"
             )
         return self
+
+
+def make_plan(
+    paths: Sequence[str | Path] = (),
+    source: str | None = None,
+    config: str | Path | None = None,
+    assignments: Sequence[str] = (),
+    **tables: Any,
+) -> Plan:
+    """A plan from defaults, then a TOML file, then ``tables``, then ``a.b=value`` assignments.
+
+    >>> make_plan(source="nature", clean={"min_posts": 30}).clean.min_posts
+    30
+
+    Without a ``source`` it is recognised from the paths; without paths it is nature.
+    """
+    values = read_toml(Path(config)) if config else {}
+    given = merge(tables, overrides(assignments))
+    values = merge(values, given)
+    table = dict(values.get("source", {}))
+    if paths:
+        table["paths"] = [str(path) for path in paths]
+    table["kind"] = source or table.get("kind") or recognise(table.get("paths", ()))
+    return Plan.of(values | {"source": table}, str(config) if config else "the configuration")

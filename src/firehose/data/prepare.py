@@ -100,6 +100,8 @@ def prepare(
         encode = partial(encoding.encode_slice, folder, names)
         encoded = execution.each(encode, slices, "encoding")
         if floor.is_known(plan):
+            for name, own_users in zip(names, users, strict=True):
+                floor.tally(plan, folder, name, own_users["user"].to_pylist())
             execution.each(partial(floor.floor_slice, plan, folder, names), slices, "the floor")
         with announce("putting the corpus together"):
             (folder / "config.toml").write_text(plan.to_toml(), encoding="utf-8")

@@ -4,6 +4,7 @@ The five cleaning steps in the paper's order, then the split. Every post ends in
 place: in a split, or in the counter of the step that removed it.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
@@ -84,7 +85,7 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
 
 def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """The fate of each post after the steps that look at it alone."""
-    language = Language()
+    language = _language()
     fates: list[int] = []
     for chunk in _chunks(posts.select(["text", "language", "is_retweet", "is_reply"])):
         for text, stated, is_retweet, is_reply in zip(*chunk, strict=True):
@@ -99,6 +100,12 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArr
             else:
                 fates.append(KEPT)
     return np.array(fates, np.uint8)
+
+
+@functools.cache
+def _language() -> Language:
+    """Loading the model takes longer than settling a small part: once per process."""
+    return Language()
 
 
 def _drop_duplicates(

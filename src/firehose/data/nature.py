@@ -1,0 +1,359 @@
+"""Nature: a simulated population that plays the generative process, its truth known exactly.
+
+Users join, post in bursts, fall silent, return and leave. An ordinary English post of user u at
+era e has one hidden topic z, drawn from the user's own mixture θ[u, e]; its classes of words are
+a Markov chain, and a topical word is drawn from (1 - a[u]) φ[z, e] + a[u] ψ[u]: what the topic
+says in that era, and the user's own handful of words. `truth.py` computes with the same numbers.
+"""
+
+import datetime
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from firehose.data.nature_language import (
+    CLASSES,
+    END,
+    MENTION_CLASS,
+    TOPICAL,
+    URL_CLASS,
+    foreign,
+    handles,
+    language,
+    vocabulary,
+)
+from firehose.data.post import Post
+from firehose.data.sources import Shard, Source
+from firehose.errors import FirehoseError
+
+if TYPE_CHECKING:
+    from firehose.data.truth import Truth
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+YEAR = 31_557_600_000  # milliseconds
+ERA = YEAR // 4
+MINUTE = 60_000
+SHARD_POSTS = 16_384
+PIECE = 4_096  # posts of a user written at once, which bounds the memory of a very busy one
+ORDINARY, RETWEET, REPLY, FOREIGN = range(4)
+OWN_WORDS = {"noun": 3, "verb": 2, "adjective": 2, "hashtag": 2, "mention": 2, "emoji": 1}
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Nature(Source):
+    """Posts of simulated users; :meth:`truth` tells the probability of each.
+
+    Every draw comes from the seed and the user's number alone, so that the posts do not depend
+    on how the work is cut, nor on the machine.
+    """
+
+    kind: Literal["nature"] = "nature"
+    seed: int = Field(default=0, ge=0)
+    users: int = Field(default=300, ge=2)
+    posts: int = Field(default=30_000, ge=2)  # raw posts of all users together
+    start: datetime.date = datetime.date(2013, 1, 1)
+    years: float = Field(default=5.0, gt=0, le=100)
+    topics: int = Field(default=12, ge=1, le=100)
+    vocabulary: int = Field(default=2_000, ge=60, le=20_000)  # different words, <EOT> apart
+    longest: int = Field(default=24, ge=1, le=30)  # words of a post
+    retweets: float = Field(default=0.10, ge=0, le=1)  # shares of the raw posts
+    replies: float = Field(default=0.10, ge=0, le=1)
+    foreign: float = Field(default=0.08, ge=0, le=1)
+    personal: float = Field(default=0.5, ge=0, le=0.6)  # the average share of a user's own words
+    drift: float = Field(default=0.5, ge=0, le=1)  # how far topics and users move over the years
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.posts < self.users:
+            raise ValueError("posts must be at least as many as users")
+        if self.retweets + self.replies + self.foreign > 1:
+            raise ValueError("retweets, replies and foreign must not add up to more than 1")
+        return self
+
+    @property
+    def first_moment(self) -> int:
+        """The start, in milliseconds since 1970."""
+        midnight = datetime.datetime.combine(self.start, datetime.time(), datetime.UTC)
+        return round(midnight.timestamp()) * 1000
+
+    @property
+    def eras(self) -> int:
+        """How many quarters of a year the span touches."""
+        return math.ceil(self.years * 4)
+
+    def era(self, times: Integers) -> Integers:
+        """The era of each time; a time outside the span is an error."""
+        eras = (np.asarray(times, dtype=np.int64) - self.first_moment) // ERA
+        if eras.size and (eras.min() < 0 or eras.max() >= self.eras):
+            raise FirehoseError(
+                f"A time lies outside the {self.years} years from {self.start} of this nature: "
+                "score only posts that come from it."
+            )
+        return np.asarray(eras)
+
+    def shards(self) -> list[Shard]:
+        """Blocks of users of at most 16,384 posts, or of one user who has more."""
+        shards: list[Shard] = []
+        first = total = 0
+        for user, count in enumerate(population(self).counts.tolist()):
+            if user > first and total + count > SHARD_POSTS:
+                shards.append({"first": first, "last": user})
+                first, total = user, 0
+            total += count
+        return [*shards, {"first": first, "last": self.users}]
+
+    def read(self, shard: Shard) -> Iterator[Post]:
+        """The posts of the users from ``first`` to before ``last``, each user's in time order."""
+        everyone = population(self)
+        for user in range(shard["first"], shard["last"]):
+            yield from everyone.posts(user)
+
+    def truth(self) -> "Truth":
+        """The exact probabilities of what ordinary English posts say."""
+        return _truth(self)
+
+
+class Timeline(NamedTuple):
+    """When one user posts what kind of post."""
+
+    times: Integers  # milliseconds since 1970, ascending
+    kinds: Integers
+    choice: Floats  # a uniform number a post: the sentence of a foreign one, the other's handle
+
+
+class Population:
+    """Everything about the users and their language, drawn from the configuration alone."""
+
+    def __init__(self, nature: Nature) -> None:
+        self.nature = nature
+        users, topics = nature.users, nature.topics
+        self.handles = handles(users, _generator(nature, 0))
+        words = vocabulary(nature.vocabulary, self.handles, _generator(nature, 1))
+        years = (np.arange(nature.eras) + 0.5) / 4
+        self.language = language(words, topics, years, nature.drift, _generator(nature, 2))
+        draws = _generator(nature, 3).random((users, 5))
+        # A Pareto tail, and below it a shoulder of users who hardly post.
+        activity = (0.12 + 0.88 * draws[:, 0]) * (1 - draws[:, 1]) ** (-1 / 1.6)
+        self.counts = 1 + _apportion(nature.posts - users, activity)
+        span = nature.years * YEAR
+        self.joins = 0.9 * span * draws[:, 2] ** 1.7  # most join early
+        self.lives = (span - self.joins) * (0.15 + 0.84 * np.sqrt(draws[:, 3]))
+        self.strength = nature.personal * (0.5 + draws[:, 4])  # a
+        mixtures = _generator(nature, 4).random((users, 2, topics, 2))
+        self.mixtures = _mixtures(mixtures)  # θ at the start and, were drift 1, at the end
+        late = np.arange(nature.eras) / max(1, nature.eras - 1)
+        self.lateness = nature.drift * late  # [era]: the weight of the latter
+        self.own_keys, self.own_values = self._own_words()  # ψ, by user × vocabulary + word
+        self._foreign = foreign()
+        self._build_tables()
+
+    def theta(self, users: Integers, eras: Integers) -> Floats:
+        """The topics' probabilities for each pair of a user and an era."""
+        late = self.lateness[eras][:, None]
+        return np.asarray((1 - late) * self.mixtures[users, 0] + late * self.mixtures[users, 1])
+
+    def timeline(self, user: int) -> Timeline:
+        """When the user posts, in sessions of minutes between silences of hours to years."""
+        nature = self.nature
+        draws = _generator(nature, user, 0).random((self.counts[user], 5))
+        opens = draws[:, 0] < 0.35
+        opens[0] = False  # the first post is at the moment of joining
+        pauses = np.where(opens, 0.0, -np.log1p(-draws[:, 1]) * 12 * MINUTE)
+        pauses[0] = 0.0
+        # Silences have a tail so heavy that the longest takes a good part of a user's life.
+        silences = np.where(opens, (1 - draws[:, 2]) ** (-1 / 0.75), 0.0)
+        life = self.lives[user]
+        pauses *= min(1.0, 0.5 * life / max(pauses.sum(), 1.0))
+        silences *= (life - pauses.sum()) / max(silences.sum(), 1.0)
+        # Whole seconds, rounded before they are summed: the last digit of a logarithm or a power
+        # differs between processors, and must not show.
+        seconds = np.floor((pauses + silences) / 1000).astype(np.int64)
+        seconds[0] = self.joins[user] // 1000
+        bounds = np.cumsum([nature.retweets, nature.replies, nature.foreign])
+        kinds = np.array([RETWEET, REPLY, FOREIGN, ORDINARY])
+        return Timeline(
+            times=nature.first_moment + 1000 * np.cumsum(seconds),
+            kinds=kinds[np.searchsorted(bounds, draws[:, 3], side="right")],
+            choice=draws[:, 4],
+        )
+
+    def posts(self, user: int) -> Iterator[Post]:
+        """All posts of a user, in time order."""
+        name, others = self.handles[user], self.nature.users - 1
+        line = self.timeline(user)
+        generator = _generator(self.nature, user, 1)
+        for begin in range(0, len(line.times), PIECE):
+            part = slice(begin, begin + PIECE)
+            times = line.times[part]
+            texts = self._write(user, times, generator)
+            rows = zip(
+                times.tolist(), line.kinds[part].tolist(), line.choice[part].tolist(), texts,
+                strict=True,
+            )  # fmt: skip
+            for number, (time, kind, choice, text) in enumerate(rows, begin):
+                key, code = f"n{user}-{number}", "en"
+                if kind == ORDINARY:
+                    yield Post(key, name, time, text, code)
+                    continue
+                if kind == FOREIGN:
+                    code, sentence = self._foreign[int(choice * len(self._foreign))]
+                    yield Post(key, name, time, sentence, code)
+                    continue
+                other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
+                if kind == RETWEET:
+                    yield Post(key, name, time, f"RT @{other} : {text}", code, is_retweet=True)
+                else:
+                    yield Post(key, name, time, f"@{other} {text}", code, is_reply=True)
+
+    def _write(self, user: int, times: Integers, generator: np.random.Generator) -> list[str]:
+        """An English text for each time."""
+        longest, count = self.nature.longest, len(times)
+        draws = generator.random((count, 1 + 2 * longest))
+        eras = self.nature.era(times)
+        late, uniform = _split(draws[:, 0], self.lateness[eras])
+        topics = self._topics.draw(2 * user + late, uniform) % self.nature.topics
+        classes = np.full((count, longest), END)
+        going, before = np.arange(count), np.full(count, END)
+        for place in range(longest):
+            after = self._grammar.draw(before, draws[going, 1 + place]) % (END + 1)
+            going, before = going[after < END], after[after < END]
+            classes[going, place] = before
+        rows, places = np.nonzero(classes < END)
+        uniforms = draws[rows, 1 + longest + places]
+        words = self._words(user, classes[rows, places], topics[rows], eras[rows], uniforms)
+        tokens = [self.language.words[word] for word in words.tolist()]
+        for at in np.flatnonzero(classes[rows, places] == URL_CLASS).tolist():
+            tokens[at] = _link(uniforms[at])
+        ends = np.cumsum((classes < END).sum(1)).tolist()
+        return [" ".join(tokens[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def _words(
+        self, user: int, classes: Integers, topics: Integers, eras: Integers, uniforms: Floats
+    ) -> Integers:
+        """A word of each class, drawn with the uniform numbers."""
+        words = np.empty(len(classes), dtype=np.int64)
+        closed = classes < TOPICAL
+        words[closed] = self._closed.draw(classes[closed], uniforms[closed])
+        topical = np.flatnonzero(~closed)
+        share = np.full(len(topical), self.strength[user])
+        own, rest = _split(uniforms[topical], share)
+        kinds = classes[topical] - TOPICAL
+        open_classes = len(CLASSES) - TOPICAL
+        mine, theirs = own == 1, own == 0
+        drawn = self._own.draw(user * open_classes + kinds[mine], rest[mine])
+        words[topical[mine]] = self.own_keys[drawn] % self.nature.vocabulary
+        rows = (eras[topical] * self.nature.topics + topics[topical]) * open_classes + kinds
+        first = self.language.start[TOPICAL]
+        drawn = self._topical.draw(rows[theirs], rest[theirs])
+        words[topical[theirs]] = first + drawn % (self.nature.vocabulary - first)
+        return words
+
+    def _own_words(self) -> tuple[Integers, Floats]:
+        """ψ without its zeros: keys ascending, and the probability within the word's class."""
+        start, users = self.language.start, np.arange(self.nature.users)[:, None]
+        draws = _generator(self.nature, 5).random((len(users), sum(OWN_WORDS.values())))
+        keys, values = [], []
+        for index, name in enumerate(CLASSES[TOPICAL:], TOPICAL):
+            count = OWN_WORDS[name]
+            size = int(start[index + 1] - start[index])
+            part, draws = draws[:, :count], draws[:, count:]
+            if index == MENTION_CLASS:  # of others: steps ahead of oneself, never all the way
+                known = users < size
+                steps = 1 + (part * (size - known)).astype(np.int64)
+                words = np.where(known, (users + steps) % size, steps - 1)
+            else:
+                words = (part * size).astype(np.int64)
+            weights = 1.0 / np.arange(1, count + 1)
+            keys.append(users * self.nature.vocabulary + start[index] + words)
+            values.append(np.broadcast_to(weights / weights.sum(), words.shape))
+        # A word drawn twice by one user has the sum of both weights.
+        distinct, inverse = np.unique(np.concatenate(keys, 1).ravel(), return_inverse=True)
+        return distinct, np.bincount(inverse, np.concatenate(values, 1).ravel()).astype(float)
+
+    def _build_tables(self) -> None:
+        language, size = self.language, self.nature.vocabulary
+        first = language.start[TOPICAL]
+        self._grammar = Table(language.transition.ravel(), np.arange(END + 1) * (END + 1))
+        self._closed = Table(language.closed, language.start[:TOPICAL])
+        blocks = np.arange(self.nature.eras * self.nature.topics) * (size - first)
+        inside = language.start[TOPICAL:-1] - first
+        self._topical = Table(language.topical.ravel(), (blocks[:, None] + inside).ravel())
+        rows = np.arange(2 * self.nature.users) * self.nature.topics
+        self._topics = Table(self.mixtures.ravel(), rows)
+        users = np.arange(self.nature.users)[:, None] * size
+        starts = np.searchsorted(self.own_keys, (users + language.start[TOPICAL:-1]).ravel())
+        self._own = Table(self.own_values, starts)
+
+
+class Table:
+    """Rows of probabilities, laid end to end, to draw from by their distribution functions."""
+
+    def __init__(self, probabilities: Floats, starts: Integers) -> None:
+        lengths = np.diff(np.append(starts, len(probabilities)))
+        total = np.cumsum(probabilities)
+        before = np.repeat((total - probabilities)[starts], lengths)
+        sums = np.repeat(np.add.reduceat(probabilities, starts), lengths)
+        # Row r of the distribution functions lies between r and r + 1, so one search finds all.
+        self._cumulative = np.repeat(np.arange(len(starts)), lengths) + (total - before) / sums
+        possible = np.where(probabilities > 0, np.arange(len(probabilities)), -1)
+        self._first, self._last = starts, np.maximum.reduceat(possible, starts)
+
+    def draw(self, rows: Integers, uniforms: Floats) -> Integers:
+        """A place of ``probabilities`` in each row, by a uniform number each."""
+        found = np.searchsorted(self._cumulative, rows + uniforms, side="right")
+        return np.clip(found, self._first[rows], self._last[rows])  # against rounding
+
+
+@lru_cache(maxsize=4)
+def population(nature: Nature) -> Population:
+    """The population of a configuration, built once in a process."""
+    return Population(nature)
+
+
+@lru_cache(maxsize=4)
+def _truth(nature: Nature) -> "Truth":
+    from firehose.data.truth import Truth
+
+    return Truth(nature)
+
+
+def _generator(nature: Nature, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(nature.seed, spawn_key=key)))
+
+
+def _apportion(total: int, weights: Floats) -> Integers:
+    """``total`` in whole parts as near to the weights as can be, by largest remainder."""
+    exact = total * weights / weights.sum()
+    parts = np.floor(exact).astype(np.int64)
+    parts[np.argsort(parts - exact, kind="stable")[: total - parts.sum()]] += 1
+    return np.asarray(parts)
+
+
+def _mixtures(draws: Floats) -> Floats:
+    """Two topics of one's own, weighed by a flat Dirichlet draw, and a little of all."""
+    topics = draws.shape[-2]
+    order = np.argsort(np.argsort(draws[..., 0], axis=-1, kind="stable"), axis=-1, kind="stable")
+    weights = np.where(order < 2, -np.log1p(-draws[..., 1]), 0.0) + 1e-9
+    return np.asarray(0.96 * weights / weights.sum(-1, keepdims=True) + 0.04 / topics)
+
+
+def _split(uniforms: Floats, share: Floats) -> tuple[Integers, Floats]:
+    """A coin that shows 1 with probability ``share``, and a fresh uniform number beside it."""
+    coin = uniforms < share
+    fresh = np.where(coin, uniforms, uniforms - share)
+    return coin.astype(np.int64), fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)
+
+
+def _link(uniform: float) -> str:
+    number, letters = int(uniform * 62**10), ""
+    for _ in range(10):
+        number, digit = divmod(number, 62)
+        letters += ALPHABET[digit]
+    return f"https://t.co/{letters}"

@@ -1,0 +1,317 @@
+"""Published lists of tweets, and the ground under every source that reads files.
+
+The authors publish which tweets are in which split as lists of (user id, tweet id, time). Here
+they are read, as CSV, Parquet or the authors' pickles, into sorted arrays of 13 bytes a tweet.
+Below that: how files are found, unpacked and cut into lines.
+"""
+
+import bz2
+import gzip
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.errors import FirehoseError
+
+SPLITS = ("train", "validation", "test")
+
+_LISTS = "CSV, Parquet or pickle files of (user, tweet, time), or a folder of them"
+_LIST_NAME = re.compile(r"\.(?:(parquet|pq)|(pkl|pickle|p)|csv(?:\.gz|\.bz2|\.zst)?)$", re.I)
+_SPLIT_WORD = re.compile(r"train|valid|dev|(?<!la)test")
+_SPLIT_CODE = {"train": 0, "valid": 1, "validation": 1, "dev": 1, "test": 2}
+_CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 24  # a file without line ends must not fill the memory
+
+
+class Published(NamedTuple):
+    """Which tweet is in which split: parallel arrays, sorted by tweet."""
+
+    tweets: NDArray[np.int64]  # (n,)
+    users: NDArray[np.uint32]  # (n,) the user ids, folded to 32 bits: only ever compared
+    splits: NDArray[np.uint8]  # (n,) indices into SPLITS
+
+    def split_of(self, tweet: str, user: str) -> str | None:
+        """The split of a tweet; None if it is not listed, ``""`` if as another user's."""
+        number = int(tweet) if tweet.isdecimal() else -1
+        if not 0 <= number < 1 << 63:
+            return None
+        place = int(self.tweets.searchsorted(number))
+        if place == len(self.tweets) or self.tweets[place] != number:
+            return None
+        if not user.isdecimal() or self.users[place] != _folded(int(user)):
+            return ""
+        return SPLITS[self.splits[place]]
+
+
+def list_files(paths: Sequence[str]) -> list[Path]:
+    """The list files that ``paths`` (files, folders, globs) name."""
+    return find_files(paths, lambda name: bool(_LIST_NAME.search(name)), _LISTS, "source.ids")
+
+
+@lru_cache(maxsize=1)
+def published(paths: tuple[str, ...]) -> Published:
+    """The lists in ``paths``, loaded once in a process; a tweet in two splits is an error."""
+    parts = [part for path in list_files(paths) for part in _read_list(path)]
+    tweets, users, splits = (
+        np.concatenate([part[field] for part in parts] or [[]]).astype(kind, copy=False)
+        for field, kind in enumerate((np.int64, np.uint32, np.uint8))
+    )
+    del parts
+    order = np.argsort(tweets, kind="stable")
+    found = Published(tweets[order], users[order], splits[order])
+    same = found.tweets[1:] == found.tweets[:-1]
+    for what, values in (("split", found.splits), ("user", found.users)):
+        clash = np.flatnonzero(same & (values[1:] != values[:-1]))
+        if len(clash):
+            raise FirehoseError(
+                f"Tweet {found.tweets[clash[0]]} is listed twice in source.ids, each time with "
+                f"another {what}: remove the list that is wrong."
+            )
+    return found
+
+
+Part = tuple[Any, Any, Any]  # tweets, folded users, split codes
+
+
+def _read_list(path: Path) -> Iterator[Part]:
+    match = _LIST_NAME.search(path.name)
+    assert match
+    try:
+        columns = _pickled(path) if match[2] else _tabled(path, bool(match[1]))
+        for users, tweets, splits in columns:
+            if splits is None:
+                codes = np.full(len(tweets), _split_by_name(path), np.uint8)
+            else:
+                codes = np.array([_split_code(split, path) for split in splits], np.uint8)
+            yield tweets, _folded(users).astype(np.uint32), codes
+    except FirehoseError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything
+        raise FirehoseError(
+            f"{path} is not a readable list of (user, tweet, time): {_first_line(error)}."
+        ) from None
+
+
+def _tabled(path: Path, is_parquet: bool) -> Iterator[Part]:
+    """The columns of a table, batch by batch."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    if is_parquet:
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+    else:
+        with pa.csv.open_csv(path) as head:
+            names = head.schema.names
+    chosen = [
+        _column(path, names, ("user", "user_id")),
+        _column(path, names, ("tweet", "tweet_id", "id")),
+    ]
+    chosen += ["split"] if "split" in names else []
+    if is_parquet:
+        batches = file.iter_batches(columns=chosen)
+    else:
+        kinds = {name: pa.string() if name == "split" else pa.int64() for name in chosen}
+        options = pa.csv.ConvertOptions(include_columns=chosen, column_types=kinds)
+        batches = pa.csv.open_csv(path, convert_options=options)
+    for batch in batches:
+        users, tweets = (batch.column(name).cast(pa.int64()) for name in chosen[:2])
+        if users.null_count or tweets.null_count:
+            raise ValueError("an id is missing")
+        splits = batch.column("split").to_pylist() if chosen[2:] else None
+        yield users.to_numpy(), tweets.to_numpy(), splits
+
+
+def _column(path: Path, present: Sequence[str], names: Sequence[str]) -> str:
+    for name in names:
+        if name in present:
+            return name
+    raise FirehoseError(
+        f"{path} has no column {' or '.join(names)} but {', '.join(present)}: rename the right one."
+    )
+
+
+def _pickled(path: Path) -> Iterator[Part]:
+    with open_file(str(path)) as file:
+        data = _PlainUnpickler(file, path).load()["data"]
+    if not data:
+        return
+    yield (
+        np.fromiter((int(user) for user, _, _ in data), np.int64, len(data)),
+        np.fromiter((int(tweet) for _, tweet, _ in data), np.int64, len(data)),
+        None,
+    )
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads containers, numbers, texts and datetimes. Whatever else a pickle could call for,
+    which is anything, it refuses before it is imported."""
+
+    _allowed: ClassVar = {
+        ("datetime", kind.__name__): kind for kind in (datetime, timedelta, timezone)
+    }
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        super().__init__(file, encoding="latin1")  # Python 2 wrote datetimes so
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._allowed:
+            raise FirehoseError(
+                f"{self._path} calls for {module}.{name}, which no list of tweets needs, so it is "
+                f"not read: get the list from its authors again, or as CSV."
+            )
+        return self._allowed[module, name]
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise FirehoseError(
+            f"{self._path} refers to an object outside of it ({pid!r:.40}), so it is not read: "
+            f"get the list from its authors again, or as CSV."
+        )
+
+
+def _split_code(split: Any, path: Path) -> int:
+    if split not in _SPLIT_CODE:
+        raise FirehoseError(
+            f"{path} names a split {split!r}: write one of {', '.join(SPLITS)} there."
+        )
+    return _SPLIT_CODE[split]
+
+
+def _split_by_name(path: Path) -> int:
+    codes = {_SPLIT_CODE[word] for word in _SPLIT_WORD.findall(path.name.lower())}
+    if len(codes) != 1:
+        raise FirehoseError(
+            f"Cannot tell which split {path} lists: let its name contain one of train, valid and "
+            f"test, or add a column split."
+        )
+    return codes.pop()
+
+
+def _folded(user: Any) -> Any:
+    """Ids of users, one or an array, in 32 bits."""
+    return (user ^ (user >> 32)) & 0xFFFFFFFF
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+class DamagedError(Exception):
+    """A file or archive member ends early or is corrupt; what could be read has been."""
+
+
+def find_files(
+    paths: Sequence[str], known: Callable[[str], bool], wants: str, key: str = "source.paths"
+) -> list[Path]:
+    """The files that ``paths`` name, each once: files, folders (recursively, sorted) and globs.
+
+    ``known`` tells by its name whether a file can be read; a path that leads to no such file
+    is an error. Hidden files in folders and globs are left alone.
+    """
+    if not paths:
+        raise FirehoseError(f"{key} is empty: name {wants}.")
+    found: dict[Path, None] = {}
+    for name in paths:
+        path = Path(name).expanduser()
+        if path.exists():
+            tops = [path]
+        elif any(letter in name for letter in "*?["):
+            tops = sorted(top for top in _glob(path) if not top.name.startswith("."))
+        else:
+            raise FirehoseError(f"{name} in {key} does not exist: name {wants}.")
+        inside = (file for top in tops for file in (_walk(top) if top.is_dir() else [top]))
+        files = [file for file in inside if known(file.name)]
+        if not files:
+            raise FirehoseError(f"There is nothing to read in {name} of {key}: name {wants}.")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def holds(path: Path, known: Callable[[str], bool]) -> bool:
+    """Whether ``path`` is a known file, or a folder or glob with one among its first 1,000."""
+    entries = path.rglob("*") if path.is_dir() else [path] if path.exists() else _glob(path)
+    return any(known(entry.name) for entry in islice(entries, 1_000))
+
+
+def _glob(path: Path) -> Iterator[Path]:
+    root = Path(path.anchor)
+    return root.glob(str(path.relative_to(root)))
+
+
+def _walk(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
+
+
+def open_file(path: str) -> IO[bytes]:
+    """The file, open for reading; that it cannot be opened is told in one sentence."""
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def unpack(file: Any, name: str) -> Iterator[bytes]:
+    """The content of an open file in chunks, decompressed as the ending of ``name`` says.
+
+    Streams that follow each other in one file are all read. Whatever comes before damage is
+    delivered before the :class:`DamagedError`.
+    """
+    packing = Path(name).suffix.lower()
+    try:
+        if packing in (".gz", ".bz2", ".zst") and not file.peek(1):
+            raise EOFError  # gzip takes no bytes at all for a whole file
+        if packing == ".zst":
+            yield from _unpack_zstd(file)
+            return
+        if packing == ".gz":
+            file = gzip.GzipFile(fileobj=file)
+        elif packing == ".bz2":
+            file = bz2.BZ2File(file)
+        while chunk := file.read1(_CHUNK):  # read() would lose what it had before an error
+            yield chunk
+    except Exception as error:  # each library has its own kinds: EOFError, OSError, zlib.error …
+        raise DamagedError from error
+
+
+def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
+    """Frame by frame, as zstandard's own reader takes a cut file for a whole one."""
+    import zstandard
+
+    frames = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # as Reddit's dumps need
+    frame = frames.decompressobj()
+    while chunk := file.read(1 << 12):  # little, as nothing else bounds what it unpacks to
+        while chunk:
+            if frame.eof:
+                frame = frames.decompressobj()
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data
+    if not frame.eof:
+        raise EOFError
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines in ``chunks``, without their ends; one beyond all measure comes in pieces."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+        if len(rest) > _LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest

@@ -1,0 +1,399 @@
+"""Posts in tables: Parquet, JSONL and CSV, plain or compressed, with any column names."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice, repeat
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from firehose.config import Section
+from firehose.data.post import Post, Skip
+from firehose.data.sources import Shard, Source
+from firehose.data.sources.lists import DamagedError, find_files, holds, lines, open_file, unpack
+from firehose.errors import FirehoseError
+
+ROWS_PER_SHARD = 65_536
+BYTES_PER_SHARD = 32 << 20
+_WANTS = "files ending in .parquet, .jsonl, .json, .csv or .tsv (also .gz, .zst, .bz2), or a folder"
+_SUFFIX = re.compile(
+    r"\.(?:(parquet|pq)|(?:(jsonl|ndjson|json)|(csv|tsv))(\.gz|\.zst|\.bz2)?)$", re.IGNORECASE
+)
+_SAMPLE = 1_000  # JSONL has no header: its columns are the keys of this many first records
+
+
+class Columns(Section):
+    """Which column of the input plays which role."""
+
+    id: str = "id"
+    user: str = "user"
+    time: str = "time"
+    text: str = "text"
+    language: str = "language"
+    is_retweet: str = "is_retweet"
+    is_reply: str = "is_reply"
+
+
+class Tabular(Source):
+    """Tables with one post a row; ``user``, ``time`` and ``text`` are required columns."""
+
+    kind: Literal["tabular"] = "tabular"
+    columns: Columns = Columns()
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether the name is that of a table, or one lies in the folder."""
+        return holds(path, _is_table)
+
+    def shards(self) -> list[Shard]:
+        """Parquet: 65,536 rows; plain JSONL: 32 MiB; else whole files. Checks the columns."""
+        shards: list[Shard] = []
+        for path in find_files(self.paths, _is_table, _WANTS):
+            name = str(path)
+            present = _columns(name)
+            if present is not None:
+                self._check(name, present)
+            parquet, jsonl, _, packed = _format(name)
+            if parquet and present is not None:
+                shards += _row_ranges(name)
+            elif jsonl and not packed:
+                size = path.stat().st_size
+                shards += (
+                    {"path": name, "start": start, "stop": min(start + BYTES_PER_SHARD, size)}
+                    for start in range(0, size, BYTES_PER_SHARD)
+                )
+            else:
+                shards.append({"path": name})
+        return shards
+
+    def read(self, shard: Shard) -> Iterator[Post | Skip]:
+        """One post or skip a record, in file order.
+
+        A skip names file and line; in a later piece of a large JSONL file, whose lines nobody
+        has counted, file and byte.
+        """
+        path = shard["path"]
+        parquet, jsonl, _, _ = _format(path)
+        read = self._read_parquet if parquet else self._read_jsonl if jsonl else self._read_csv
+        try:
+            yield from read(path, shard)
+        except DamagedError:
+            yield Skip("truncated or corrupt file", path)
+
+    def _check(self, path: str, present: Sequence[str]) -> None:
+        for role, field in Columns.model_fields.items():
+            name = getattr(self.columns, role)
+            wanted = role in ("user", "time", "text") or name != field.default
+            if wanted and name not in present:
+                raise FirehoseError(
+                    f"{path} has no column {name!r} for the {role} but {', '.join(present)}: "
+                    f"name the right one with --set source.columns.{role}=NAME."
+                )
+
+    def _names(self) -> list[str]:
+        return [getattr(self.columns, role) for role in Columns.model_fields]
+
+    def _read_jsonl(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
+        names = self._names()
+        first = shard.get("start", 0)
+        with open_file(path) as file:
+            if first:  # a line belongs to the piece it starts in
+                file.seek(first - 1)
+                while (begun := file.readline(1 << 16)) and not begun.endswith(b"\n"):
+                    pass
+                first = file.tell()
+            place = first
+            for number, line in enumerate(lines(unpack(file, path)), 1):
+                if place >= shard.get("stop", math.inf):
+                    break
+                found: Post | str
+                try:
+                    record = json.loads(_decode(line, place))
+                    is_object = isinstance(record, dict)
+                    found = _post([*map(record.get, names)]) if is_object else "not a JSON object"
+                except UnicodeDecodeError:
+                    found = "not UTF-8"
+                except (ValueError, RecursionError):
+                    found = "broken JSON" if line.strip() else ""  # an empty line is no record
+                if isinstance(found, Post):
+                    yield found
+                elif found:
+                    yield Skip(found, f"{path}:byte {place}" if first else f"{path}:{number}")
+                place += len(line) + 1
+
+    def _read_csv(self, path: str, _: Shard) -> Iterator[Post | Skip]:
+        with open_file(path) as file:
+            rows = _csv_rows(lines(unpack(file, path)), path)
+            header = _header(rows)
+            # A column that is not there is read from the None put behind each row.
+            place = {name: index for index, name in reversed(list(enumerate(header)))}
+            pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
+            for number, row in rows:
+                if isinstance(row, str):
+                    found: Post | str = row
+                elif len(row) != len(header):
+                    found = "broken CSV row"
+                else:
+                    found = _post(pick([*row, None]))
+                yield found if isinstance(found, Post) else Skip(found, f"{path}:{number}")
+
+    def _read_parquet(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if "row_group" not in shard:  # its footer could not be read
+            raise DamagedError
+        try:
+            with pq.ParquetFile(path) as file:
+                group, start, stop = shard["row_group"], shard["start"], shard["stop"]
+                names = self._names()
+                needed = [name for name in names if name in file.schema_arrow.names]
+                before = sum(file.metadata.row_group(g).num_rows for g in range(group))
+                row = 0
+                for batch in file.iter_batches(8192, [group], needed, use_threads=False):
+                    first, row = row, row + batch.num_rows
+                    if row <= start:
+                        continue
+                    begin, end = max(start - first, 0), min(stop - first, batch.num_rows)
+                    number = before + first + begin
+                    for found in _batch_posts(batch.slice(begin, end - begin), names):
+                        number += 1
+                        if isinstance(found, Post):
+                            yield found
+                        else:
+                            yield Skip(found, f"{path}:row {number}")
+                    if row >= stop:
+                        break
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedError from error
+
+
+def _is_table(name: str) -> bool:
+    return _SUFFIX.search(name) is not None
+
+
+def _format(name: str) -> tuple[str | None, ...]:
+    """Parquet's, JSONL's and CSV's ending, of which one is there, and the compression's."""
+    match = _SUFFIX.search(name)
+    assert match
+    return match.groups()
+
+
+def _columns(name: str) -> Sequence[str] | None:
+    """The columns of a file, or None where it is too damaged or too empty to tell."""
+    parquet, jsonl, _, _ = _format(name)
+    if parquet:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        open_file(name).close()  # that it may not be read is the user's to know, no damage
+        try:
+            return cast(list[str], pq.read_schema(name).names)
+        except (pa.ArrowException, OSError):
+            return None
+    keys: dict[str, None] = {}
+    with open_file(name) as file:
+        try:
+            first = lines(unpack(file, name))
+            if not jsonl:
+                return _header(_csv_rows(first, name)) or None
+            for line in islice(first, _SAMPLE):
+                try:
+                    record = json.loads(_decode(line, 0))
+                except (ValueError, RecursionError):
+                    continue  # reading will count it
+                keys |= dict.fromkeys(record if isinstance(record, dict) else ())
+        except DamagedError:
+            pass
+    return list(keys) or None
+
+
+def _row_ranges(path: str) -> Iterator[Shard]:
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        for start in range(0, rows, ROWS_PER_SHARD):
+            stop = min(start + ROWS_PER_SHARD, rows)
+            yield {"path": path, "row_group": group, "start": start, "stop": stop}
+
+
+def _batch_posts(batch: Any, names: Sequence[str]) -> Iterator[Post | str]:
+    """The posts of a Parquet batch, or the reasons why they are none."""
+    present = batch.schema.names
+    cells: list[Iterable[Any]] = [
+        _cells(batch.column(name)) if name in present else repeat(None) for name in names
+    ]
+    cells[2], when = _times(batch.column(names[2]))
+    return (_post(row, when) for row in zip(*cells, strict=False))  # repeat() has no end
+
+
+def _cells(column: Any) -> list[Any]:
+    """Python values; where the text is not UTF-8, bytes, so that only the bad rows are skipped."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        return cast(list[Any], column.to_pylist())
+    except UnicodeDecodeError:
+        return cast(list[Any], column.cast(pa.large_binary()).to_pylist())
+
+
+def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
+    """The cells of a time column, and what makes them milliseconds: exact, without datetimes."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type):  # with a zone or without, it is stored in UTC
+        divisor = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
+        ticks = column.cast(pa.int64()).to_pylist()
+        return ticks, lambda tick: _sane(tick // divisor if divisor else tick * 1_000)
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32()).to_pylist(), lambda day: _sane(day * 86_400_000)
+    if pa.types.is_date64(column.type):
+        return column.cast(pa.int64()).to_pylist(), _sane
+    return _cells(column), moment
+
+
+def _header(rows: Iterator[tuple[int, list[str] | str]]) -> list[str]:
+    _, row = next(rows, (0, []))
+    return [name.strip() for name in row] if isinstance(row, list) else []
+
+
+def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str] | str]]:
+    """Each row with the number of its first line; a reason in place of a row that is broken."""
+    is_broken = False
+
+    def decoded() -> Iterator[str]:
+        nonlocal is_broken
+        for number, line in enumerate(raw_lines):
+            try:
+                yield _decode(line, number) + "\n"
+            except UnicodeDecodeError:
+                # The row may go on in the next line, so it is parsed all the same.
+                is_broken = True
+                yield line.decode("utf-8", "replace") + "\n"
+
+    delimiter = "\t" if (_format(name)[2] or "").lower() == "tsv" else ","
+    reader = csv.reader(decoded(), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield number, "broken CSV row"
+        else:
+            if is_broken:
+                yield number, "not UTF-8"
+            elif row:  # an empty line is no record
+                yield number, row
+        is_broken = False
+
+
+def _decode(line: bytes, place: int) -> str:
+    """Text of a line; at the start of the file (``place`` 0) without a byte order mark."""
+    return line.decode("utf-8" if place else "utf-8-sig")
+
+
+def label(value: Any) -> str:
+    """An id as text: whole numbers without “.0” and never through a float; else empty."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int):
+        return "" if isinstance(value, bool) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float | Decimal) and math.isfinite(value):
+        return str(int(value)) if value == int(value) else str(value)
+    return ""
+
+
+_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
+
+
+def moment(value: Any) -> int | None:
+    """Milliseconds since 1970 UTC of an ISO 8601 text or a number of seconds or milliseconds.
+
+    A number of 1e11 or more, of either sign, is milliseconds. A text without zone is UTC. None
+    for what cannot be read or is not in the years 1 to 9999.
+    """
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, str):
+        value = value.strip()
+        number = _NUMBER.fullmatch(value)
+        if not number:
+            return _iso(value)
+        value = float(value) if number[1] or number[2] else int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _sane(value if abs(value) >= 10**11 else value * 1_000)
+    if isinstance(value, float | Decimal) and math.isfinite(value):
+        seconds = float(value)
+        return _sane(round(seconds if abs(seconds) >= 1e11 else seconds * 1_000))
+    return None
+
+
+def _iso(text: str) -> int | None:
+    try:
+        found = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        return None
+    # No float, and no overflow as astimezone() has in the years 1 and 9999.
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    return _sane(since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000)
+
+
+def _sane(milliseconds: int) -> int | None:
+    return milliseconds if _YEAR_1 <= milliseconds < _YEAR_10000 else None
+
+
+_FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(
+    ("false", "0", "0.0", "no", "", "nan"), False
+)
+
+
+def _flag(value: Any) -> bool | None:
+    """True or False; a cell without a value is False, one that says neither is None."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    return _FLAGS.get(str(value).strip().lower())
+
+
+def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Post | str:
+    """The post in the cells of a row, in the order of :class:`Columns`, or why it is none."""
+    identity, user, time, text, language, is_retweet, is_reply = row
+    try:
+        user = label(user)
+        if isinstance(text, bytes):
+            text = text.decode()
+        if not user:
+            return "no user"
+        if not text or not isinstance(text, str):
+            return "no text"
+        milliseconds = None if time is None else when(time)
+        if milliseconds is None:
+            return "no time" if time in (None, "") else "unreadable time"
+        # Half a surrogate pair, which JSON can spell, fails here rather than in the corpus.
+        key = f"{user}\0{milliseconds}\0{text}".encode()
+        identity = label(identity) or blake2b(key, digest_size=12).hexdigest()
+        language = label(language) or None
+        f"{identity}{language}".encode()
+    except UnicodeError:
+        return "not UTF-8"
+    retweet, reply = _flag(is_retweet), _flag(is_reply)
+    if retweet is None or reply is None:
+        return "unreadable yes or no"
+    return Post(identity, user, milliseconds, text, language, retweet, reply)

@@ -1,0 +1,300 @@
+"""Tweets as the Archive Team grabbed them from Twitter's sample stream, read in place.
+
+Tar or zip archives of ``YYYY/MM/DD/HH/mm.json.bz2``, or such files loose: one tweet object of
+API v1.1 or v2 a line, among notices. Members are read by their position in the archive and
+nothing is extracted, so a member's name is but a name, wherever it points.
+"""
+
+import io
+import json
+import re
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from firehose.data.post import Post, Skip
+from firehose.data.sources import Shard, Source
+from firehose.data.sources.lists import (
+    DamagedError,
+    Published,
+    find_files,
+    holds,
+    lines,
+    list_files,
+    open_file,
+    published,
+    unpack,
+)
+from firehose.data.sources.tabular import label, moment
+from firehose.errors import FirehoseError
+
+BYTES_PER_SHARD = 64 << 20  # compressed
+
+_ARCHIVE = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
+_TWEETS = re.compile(r"\.json(\.bz2|\.gz)?$", re.IGNORECASE)
+_MINUTE = re.compile(r"^\d\d\.json\.(bz2|gz)$", re.IGNORECASE)
+_WANTS = "the Archive Team's .tar or .zip files, .json.bz2 or .json.gz files, or a folder of these"
+
+_CREATED = re.compile(
+    r"\w{3} (\w{3}) (\d\d) ([01]\d|2[0-3]):([0-5]\d):([0-5]\d|60) ([+-])(\d\d)(\d\d) (\d{4})",
+    re.ASCII,
+)
+_DAY_0 = date(1970, 1, 1).toordinal()
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_FIRST_SNOWFLAKE = 29_700_859_247  # older ids are plain counts and tell no time
+_SNOWFLAKE_EPOCH = 1_288_834_974_657
+_REPLY_KEYS = (
+    "in_reply_to_status_id",
+    "in_reply_to_status_id_str",
+    "in_reply_to_user_id",
+    "in_reply_to_user_id_str",
+)
+_EXPECTED = frozenset({"delete notice", "control message", "not in the published list"})
+# What the streams send besides tweets; a tweet has none of these keys.
+_CONTROL = re.compile(
+    "control|disconnect|errors|event|for_user|friends|friends_str|limit|scrub_geo|sitevisit|"
+    "status_withheld|warning|user_(withheld|delete|undelete|protect|unprotect|suspend|unsuspend)"
+)
+
+
+class Twitter(Source):
+    """The sample stream; with ``ids``, only what the published lists name, each in its split."""
+
+    kind: Literal["twitter"] = "twitter"
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether it is an archive or a minute's file by its name, or one lies in the folder."""
+        return holds(path, lambda name: bool(_ARCHIVE.search(name) or _MINUTE.search(name)))
+
+    def shards(self) -> list[Shard]:
+        """About 64 MiB of an archive's members each, or a loose file."""
+        if self.ids:
+            list_files(self.ids)  # a wrong path is told now, not by a worker
+        shards: list[Shard] = []
+        for path in find_files(self.paths, _is_input, _WANTS):
+            name = str(path)
+            if _ARCHIVE.search(name):
+                is_tar = path.suffix.lower() == ".tar"
+                shards += _tar_shards(name) if is_tar else _zip_shards(name)
+            else:
+                shards.append({"path": name})
+        return shards
+
+    def read(self, shard: Shard) -> Iterator[Post | Skip]:
+        """One post or skip a line, in the order of the archive; a skip names file!member:line."""
+        path = shard["path"]
+        lists = published(self.ids) if self.ids else None
+        for name, content in _members(shard):
+            try:
+                for number, line in enumerate(lines(content), 1):
+                    found = _record(line)
+                    if lists and isinstance(found, Post):
+                        found = _listed(found, lists)
+                    if isinstance(found, Post):
+                        yield found
+                    elif found:
+                        yield Skip(found, f"{path}{name}:{number}", found in _EXPECTED)
+            except DamagedError:
+                part = "member" if name else "file"
+                yield Skip(f"truncated or corrupt {part}", f"{path}{name}")
+        if shard.get("is_cut"):
+            yield Skip("truncated or corrupt archive", path)
+
+
+def _is_input(name: str) -> bool:
+    return bool(_ARCHIVE.search(name) or _TWEETS.search(name))
+
+
+def _tar_shards(path: str) -> list[Shard]:
+    """The whole members of a tar, and a last piece that tells of damage where there is some."""
+    members: list[tuple[list[Any], int]] = []
+    is_cut = False
+    with open_file(path) as file:
+        size = Path(path).stat().st_size
+        try:
+            with tarfile.open(fileobj=file, mode="r:") as archive:
+                for member in archive:
+                    end = member.offset_data + member.size
+                    is_tweets = member.isreg() and not member.issparse()
+                    if is_tweets and _TWEETS.search(member.name) and end <= size:
+                        # The name only labels skips, so it need not be faithful.
+                        name = member.name.encode("utf-8", "replace").decode()
+                        members.append(([name, member.offset_data, member.size], member.size))
+                # tarfile takes half a header, or none at all, for the end, which is zeros.
+                file.seek(archive.offset)
+                header = file.read(tarfile.BLOCKSIZE)
+                is_cut = not header or any(header)
+        except (tarfile.TarError, EOFError):
+            is_cut = True
+    return _grouped(path, members, is_cut)
+
+
+def _zip_shards(path: str) -> list[Shard]:
+    open_file(path).close()  # that it may not be read is the user's to know, no damage
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [
+                (info.filename, info.compress_size)
+                for info in archive.infolist()
+                if _TWEETS.search(info.filename) and not stat.S_ISLNK(info.external_attr >> 16)
+            ]
+    except (zipfile.BadZipFile, OSError):
+        return _grouped(path, [], is_cut=True)
+    return _grouped(path, members, is_cut=False)
+
+
+def _grouped(path: str, members: Sequence[tuple[Any, int]], is_cut: bool) -> list[Shard]:
+    if not members and not is_cut:
+        raise FirehoseError(f"{path} holds no .json.bz2, .json.gz or .json file: name {_WANTS}.")
+    shards: list[Shard] = []
+    room = 0
+    for member, size in members:
+        if room <= 0:
+            shards.append({"path": path, "members": []})
+            room = BYTES_PER_SHARD
+        shards[-1]["members"].append(member)
+        room -= size
+    return [*shards, {"path": path, "members": [], "is_cut": True}] if is_cut else shards
+
+
+def _members(shard: Shard) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Each member's label and content; for a loose file, one without label."""
+    path = shard["path"]
+    if "members" not in shard:
+        with open_file(path) as file:
+            yield "", unpack(file, path)
+    elif not shard["members"]:
+        return
+    elif path.lower().endswith(".tar"):
+        with open_file(path) as file:
+            for name, offset, size in shard["members"]:
+                yield f"!{name}", unpack(io.BufferedReader(_Span(file, offset, size)), name)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            for name in shard["members"]:
+                yield f"!{name}", _unzip(archive, name)
+
+
+def _unzip(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    try:
+        member = archive.open(name)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:  # or encrypted
+        raise DamagedError from error
+    with member:
+        yield from unpack(member, name)
+
+
+class _Span(io.RawIOBase):
+    """The bytes of a tar's member."""
+
+    def __init__(self, file: IO[bytes], offset: int, size: int) -> None:
+        self._file, self._place, self._end = file, offset, offset + size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._file.seek(self._place)
+        data = self._file.read(min(len(buffer), self._end - self._place))
+        buffer[: len(data)] = data
+        self._place += len(data)
+        return len(data)
+
+
+def _record(line: bytes) -> Post | str:
+    """The tweet in a line, or why it is none; empty for an empty line, which is no record."""
+    try:
+        tweet = json.loads(line.decode())
+        found = _tweet(tweet) if isinstance(tweet, dict) else "not a JSON object"
+        if isinstance(found, Post):
+            # Half a surrogate pair, which JSON can spell, fails here rather than in the corpus.
+            f"{found.id}{found.user}{found.text}{found.language}".encode()
+    except UnicodeError:
+        return "not UTF-8"
+    except (ValueError, RecursionError):
+        return "broken JSON" if line.strip() else ""
+    return found
+
+
+def _listed(post: Post, lists: Published) -> Post | str:
+    """The post in its split, if the lists have it."""
+    split = lists.split_of(post.id, post.user)
+    if split is None:
+        return "not in the published list"
+    return post._replace(split=split) if split else "another user than in the list"
+
+
+def _tweet(tweet: dict[str, Any]) -> Post | str:
+    """A post from the fields of API v1.1 or v2, which do not collide."""
+    if isinstance(tweet.get("data"), dict):
+        tweet = tweet["data"]
+    if "delete" in tweet:
+        return "delete notice"
+    if "text" not in tweet and any(map(_CONTROL.fullmatch, tweet)):
+        return "control message"
+    get = tweet.get
+    user_object = get("user")
+    if isinstance(user_object, dict):
+        user = label(user_object.get("id_str")) or label(user_object.get("id"))
+    else:
+        user = label(get("author_id"))
+    identity = label(get("id_str")) or label(get("id"))
+    extended = get("extended_tweet")
+    full_text = extended.get("full_text") if isinstance(extended, dict) else None
+    text: Any = full_text or get("full_text") or get("text")
+    for what, value in (("id", identity), ("user", user), ("text", text)):
+        if not value or not isinstance(value, str):
+            return f"no {what}"
+    time = _time(get("created_at"), identity)
+    if isinstance(time, str):
+        return time
+    references = get("referenced_tweets")
+    kinds = [
+        reference.get("type")
+        for reference in (references if isinstance(references, list) else ())
+        if isinstance(reference, dict)
+    ]
+    language = label(get("lang"))
+    return Post(
+        id=identity,
+        user=user,
+        time=time,
+        text=text,
+        language=None if language in ("", "und") else language,
+        is_retweet=(
+            get("retweeted_status") is not None or "retweeted" in kinds or text.startswith("RT @")
+        ),
+        is_reply="replied_to" in kinds or any(get(key) is not None for key in _REPLY_KEYS),
+    )
+
+
+def _time(created: Any, identity: str) -> int | str:
+    if created is None or created == "":
+        number = int(identity) if identity.isdecimal() else 0
+        if number < _FIRST_SNOWFLAKE:
+            return "no time"
+        found: int | None = (number >> 22) + _SNOWFLAKE_EPOCH
+    else:
+        found = created_at(created) if isinstance(created, str) else None
+    return "unreadable time" if found is None else found
+
+
+def created_at(text: str) -> int | None:
+    """Milliseconds of “Wed Oct 10 20:19:24 +0000 2018” in any locale, or of ISO 8601."""
+    match = _CREATED.fullmatch(text)
+    if not match:
+        return moment(text)
+    month, day, hour, minute, second, sign, zone_hour, zone_minute, year = match.groups()
+    try:
+        days = date(int(year), _MONTHS.index(month) + 1, int(day)).toordinal() - _DAY_0
+    except ValueError:
+        return None
+    seconds = (days * 24 + int(hour)) * 3600 + int(minute) * 60 + int(second)
+    zone = int(zone_hour) * 3600 + int(zone_minute) * 60
+    return (seconds - zone if sign == "+" else seconds + zone) * 1_000

@@ -1,0 +1,396 @@
+"""What a prepared corpus looks like, in numbers: the part behind ``firehose stats``.
+
+:func:`describe` reads the columns of the three user splits once and keeps one sorted key of
+8 bytes a post in memory; everything else is counted in chunks. :func:`stats` writes the page
+with the figures of :mod:`firehose.data.stats_figures`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
+from firehose.errors import FirehoseError
+from firehose.figures import compact
+from firehose.page import Published, Table, terminal
+
+if TYPE_CHECKING:
+    import rich.table
+
+USER_SPLITS = ("train", "validation", "test")
+SAMPLE = 24  # users in the figure of activity
+COLUMNS = 200  # at most, of time in the figure of activity
+CHUNK = 1 << 20  # posts looked at together
+PUBLISHED = (
+    ("Firehose10M", "94.0K", "10.4M", "173.3M", "5.2M"),
+    ("Firehose100M", "917.4K", "100.4M", "1672.7M", "26.2M"),
+)
+
+MONTHS = "January February March April May June July August September October November December"
+SECOND = 1000  # milliseconds
+HOUR, DAY = 3600 * SECOND, 86400 * SECOND
+DURATIONS = {"hour": HOUR, "day": DAY, "week": 7 * DAY, "month": 30 * DAY, "year": 365 * DAY}
+# The bins of the gaps: eight per factor of ten, from 10⁻⁴ days (9 s; below, whole seconds would
+# leave every other bin empty) to 10⁴ days (27 years).
+GAP_DECADES = (-4, 4)
+GAP_BINS_PER_DECADE = 8
+# The widths a column of the figure of activity may have.
+WIDTHS = {"minute": 60 * SECOND, "10 minutes": 600 * SECOND, "hour": HOUR, "6 hours": 6 * HOUR}
+WIDTHS |= {"day": DAY, "3 days": 3 * DAY, "week": 7 * DAY, "2 weeks": 14 * DAY}
+WIDTHS |= {f"{days} days": days * DAY for days in (30, 60, 90, 180)}
+
+Integers = NDArray[np.int64]
+
+
+class Part(BaseModel):
+    """A part of the statistics: immutable, and ready to be written as JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Quantiles(Part):
+    """How a quantity is distributed."""
+
+    least: float
+    quarter: float
+    median: float
+    three_quarters: float
+    most: float
+    mean: float
+
+
+class SplitCount(Part):
+    """The size of a split; words without ``<EOT>``, pieces with ``<SOT>`` and ``<EOT>``."""
+
+    posts: int
+    users: int
+    words: int
+    pieces: int
+
+
+class Quarters(Part):
+    """Users by the quarter of their first and of their last post, without a quarter left out."""
+
+    first: int  # quarters since 1970
+    newcomers: tuple[int, ...]
+    leavers: tuple[int, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """“2013 Q1”, …"""
+        return [quarter_name(self.first + index) for index in range(len(self.newcomers))]
+
+
+class Gaps(Part):
+    """Times between two consecutive posts of one user."""
+
+    total: int
+    edges: tuple[float, ...]  # days, log-spaced
+    counts: tuple[int, ...]  # one fewer than edges; what is longer than the last is in the last
+    shorter: int  # than the first edge, zero included
+    within: dict[str, int]  # at most one hour, day, week, month (30 days), year (365 days)
+
+
+class Activity(Part):
+    """Posts over time of a random sample of users, in the order of their first post."""
+
+    start: int  # milliseconds since 1970
+    width: int  # of a column, milliseconds
+    unit: str  # the width in words
+    columns: tuple[tuple[int, ...], ...]  # [user][column], posts
+    posts: tuple[int, ...]  # [user]
+
+
+class Statistics(Part):
+    """A corpus in numbers. Where nothing else is said: train, validation and test together."""
+
+    name: str
+    users: int
+    posts: int
+    words: int  # word-level tokens, without the <EOT>s
+    pieces: int  # subword tokens, with <SOT> and <EOT>
+    unique_words: int
+    vocabulary: int
+    splits: dict[str, SplitCount]  # "pretrain" among them
+    first: int  # time of the first post, milliseconds since 1970
+    last: int
+    posts_per_user: Quantiles
+    words_per_post: Quantiles
+    categories: dict[str, WordCount]
+    quarters: Quarters
+    gaps: Gaps
+    silent_users: int  # with at least one silence of more than a year
+    activity: Activity
+    read: int
+    skipped: dict[str, int]
+    steps: tuple[Step, ...]
+    floor: dict[str, Floor] | None
+
+
+def describe(corpus: Corpus) -> Statistics:
+    """Count everything the tables and figures show, in one pass over the columns."""
+    splits = [corpus.splits[name] for name in USER_SPLITS if name in corpus.splits]
+    if not sum(len(split) for split in splits):
+        raise FirehoseError(
+            f"{corpus.name} has no posts of users; prepare it from more data, or clean less."
+        )
+    manifest = corpus.manifest
+    counts = {name: _count(split) for name, split in corpus.splits.items()}
+    chosen = [counts[split.name] for split in splits]
+    table = _sort(splits)
+    posts = _posts(table)
+    present = np.flatnonzero(posts)
+    ends = np.cumsum(posts)[present]
+    starts = ends - posts[present]
+    first, last = table.times(starts), table.times(ends - 1)
+    gaps, silent = _gaps(table)
+    return Statistics(
+        name=corpus.name,
+        users=len(present),
+        posts=int(posts.sum()),
+        words=sum(count.words for count in chosen),
+        pieces=sum(count.pieces for count in chosen),
+        unique_words=manifest.unique_words,
+        vocabulary=manifest.vocabulary.size,
+        splits=counts,
+        first=int(first.min()),
+        last=int(last.max()),
+        posts_per_user=_quantiles(np.bincount(posts[present])),
+        words_per_post=_quantiles(_words(splits)),
+        categories=manifest.words,
+        quarters=_quarters(first, last),
+        gaps=gaps,
+        silent_users=silent,
+        activity=_activity(table, starts, ends, first, int(last.max())),
+        read=manifest.read,
+        skipped=manifest.skipped,
+        steps=tuple(manifest.steps),
+        floor=manifest.floor,
+    )
+
+
+def stats(corpus: Corpus, out: Path | None = None, command: str = "") -> list[Path]:
+    """Write the page, the figures and the numbers into ``out``; index.html comes first.
+
+    Without ``out`` they go into the folder ``stats`` of the corpus.
+    """
+    from firehose.data.stats_figures import write
+
+    made = command or f"firehose stats {corpus.path}"
+    return write(describe(corpus), out or corpus.path / "stats", made)
+
+
+def table(statistics: Statistics) -> "rich.table.Table":
+    """The paper's table with a row for this corpus, for the terminal."""
+    return terminal(sizes(statistics))
+
+
+def tables(statistics: Statistics) -> "list[rich.table.Table]":
+    """All that is worth a look in the terminal: sizes, cleaning, and skipped records if any."""
+    wanted = [sizes(statistics), cleaning(statistics), skipped(statistics)]
+    return [terminal(found) for found in wanted if found.rows]
+
+
+def sizes(statistics: Statistics) -> Table:
+    """Users, posts, tokens and unique words beside the published corpora."""
+    numbers = (statistics.users, statistics.posts, statistics.words, statistics.unique_words)
+    here = [statistics.name, *(compact(number, trim=False) for number in numbers)]
+    published = [[Published(cell) for cell in row] for row in PUBLISHED]
+    return Table(("corpus", "users", "posts", "tokens", "unique words"), [here, *published])
+
+
+def cleaning(statistics: Statistics | Manifest) -> Table:
+    """What each cleaning step removed."""
+    rows = [(step.name, f"{step.posts:,}", f"{step.users:,}") for step in statistics.steps]
+    return Table(("cleaning step", "posts removed", "users removed"), rows)
+
+
+def skipped(statistics: Statistics | Manifest) -> Table:
+    """Records that were no posts, by reason, the most frequent first."""
+    reasons = sorted(statistics.skipped.items(), key=lambda entry: (-entry[1], entry[0]))
+    return Table(("why skipped", "records"), [(why, f"{count:,}") for why, count in reasons])
+
+
+def quarter_name(quarter: int) -> str:
+    """“2013 Q1” of the quarters since 1970."""
+    return f"{1970 + quarter // 4} Q{quarter % 4 + 1}"
+
+
+def month_name(time: int) -> str:
+    """The month of a time in milliseconds, UTC: “January 2013”."""
+    year, month = divmod(int(np.datetime64(time, "ms").astype("datetime64[M]").astype(int)), 12)
+    return f"{MONTHS.split()[month]} {1970 + year}"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """All posts by user, then time, as one sorted integer each."""
+
+    keys: Integers  # user · 2^bits + time since the origin
+    bits: int
+    origin: int
+
+    def users(self, places: Any) -> Integers:
+        found: Integers = self.keys[places] >> self.bits
+        return found
+
+    def times(self, places: Any) -> Integers:
+        found: Integers = (self.keys[places] & ((1 << self.bits) - 1)) + self.origin
+        return found
+
+
+def _sort(splits: list[Split]) -> _Table:
+    """One sort of plain integers: ten times as fast as an argsort, and half its memory."""
+    full = [split for split in splits if len(split)]
+    origin = min(int(split.time.min()) for split in full)
+    latest = max(int(split.time.max()) for split in full)
+    bits = (latest - origin).bit_length()
+    users = max(int(split.user.max()) for split in full)
+    if bits + users.bit_length() > 63:  # a million users over 278 years still fit
+        raise FirehoseError(
+            f"The posts lie between {month_name(origin)} and {month_name(latest)}: too far apart "
+            "for a corpus with so many users; mend the times and prepare it again."
+        )
+    keys = np.empty(sum(len(split) for split in full), np.int64)
+    place = 0
+    for split in full:
+        part = keys[place : place + len(split)]
+        part[:] = split.user
+        part <<= bits
+        part += split.time - origin
+        place += len(split)
+    keys.sort()
+    return _Table(keys, bits, origin)
+
+
+def _chunks(length: int, overlap: int = 0) -> Iterator[slice]:
+    for start in range(0, length, CHUNK):
+        yield slice(start, min(start + CHUNK + overlap, length))
+
+
+def _posts(table: _Table) -> Integers:
+    """How many posts each user has, by index."""
+    users = int(table.users(-1)) + 1
+    posts = np.zeros(users, np.int64)
+    for chunk in _chunks(len(table.keys)):
+        posts += np.bincount(table.users(chunk), minlength=users)
+    return posts
+
+
+def _count(split: Split) -> SplitCount:
+    users = np.unique(split.user)
+    return SplitCount(
+        posts=len(split),
+        users=int((users >= 0).sum()),
+        words=int(split.words.sum(dtype=np.int64)) - len(split),
+        pieces=int(split.offsets[-1]),
+    )
+
+
+def _words(splits: list[Split]) -> Integers:
+    """How many posts have 0, 1, 2 … words."""
+    longest = max(int(split.words.max()) for split in splits if len(split))
+    counts = np.zeros(longest, np.int64)
+    for split in splits:
+        for chunk in _chunks(len(split)):
+            counts += np.bincount(split.words[chunk] - 1, minlength=longest)
+    return counts
+
+
+def _quantiles(counts: Integers) -> Quantiles:
+    """Of the values 0, 1, 2 …, each as often as ``counts`` says; halves are interpolated."""
+    total = int(counts.sum())
+    upto = np.cumsum(counts)
+
+    def at(share: float) -> float:
+        place = share * (total - 1)
+        below, above = np.searchsorted(upto, [int(place) + 1, int(np.ceil(place)) + 1])
+        return float(below + (above - below) * (place % 1))
+
+    return Quantiles(
+        least=at(0),
+        quarter=at(0.25),
+        median=at(0.5),
+        three_quarters=at(0.75),
+        most=at(1),
+        mean=float(counts @ np.arange(len(counts)) / total),
+    )
+
+
+def _quarters(first: Integers, last: Integers) -> Quarters:
+    def quarter(times: Integers) -> Integers:
+        months = times.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
+        found: Integers = months // 3
+        return found
+
+    origin = int(quarter(first).min())
+    length = int(quarter(last).max()) - origin + 1
+    return Quarters(
+        first=origin,
+        newcomers=tuple(np.bincount(quarter(first) - origin, minlength=length).tolist()),
+        leavers=tuple(np.bincount(quarter(last) - origin, minlength=length).tolist()),
+    )
+
+
+def _gaps(table: _Table) -> tuple[Gaps, int]:
+    """The histogram of gaps, and how many users were silent for more than a year."""
+    low, high = GAP_DECADES
+    edges = 10.0 ** (np.arange((high - low) * GAP_BINS_PER_DECADE + 1) / GAP_BINS_PER_DECADE + low)
+    counts = np.zeros(len(edges), np.int64)  # the first: shorter than every edge
+    limits = np.array([*DURATIONS.values()], np.int64)
+    within = np.zeros(len(limits) + 1, np.int64)
+    silent: set[int] = set()
+    for chunk in _chunks(len(table.keys), overlap=1):
+        users, times = table.users(chunk), table.times(chunk)
+        same = users[1:] == users[:-1]
+        gaps = np.diff(times)[same]
+        places = np.searchsorted(edges, gaps / DAY, side="right")
+        counts += np.bincount(places.clip(max=len(edges) - 1), minlength=len(edges))
+        within += np.bincount(np.searchsorted(limits, gaps), minlength=len(within))
+        silent.update(users[1:][same][gaps > DURATIONS["year"]].tolist())
+    return (
+        Gaps(
+            total=int(counts.sum()),
+            edges=tuple(edges.tolist()),
+            counts=tuple(counts[1:].tolist()),
+            shorter=int(counts[0]),
+            within=dict(zip(DURATIONS, np.cumsum(within).tolist(), strict=False)),
+        ),
+        len(silent),
+    )
+
+
+def _activity(
+    table: _Table, starts: Integers, ends: Integers, first: Integers, last: int
+) -> Activity:
+    origin = int(first.min())
+    unit, width = _width(last - origin)
+    generator = np.random.default_rng(0)  # the same sample whenever the corpus is described
+    sample = generator.choice(len(starts), min(SAMPLE, len(starts)), replace=False)
+    sample = sample[np.argsort(first[sample], kind="stable")]
+    length = (last - origin) // width + 1
+    columns = [
+        np.bincount((table.times(slice(starts[user], ends[user])) - origin) // width, None, length)
+        for user in sample
+    ]
+    return Activity(
+        start=origin,
+        width=width,
+        unit=unit,
+        columns=tuple(tuple(row.tolist()) for row in columns),
+        posts=tuple((ends - starts)[sample].tolist()),
+    )
+
+
+def _width(span: int) -> tuple[str, int]:
+    """The narrowest width that cuts ``span`` into no more than ``COLUMNS``."""
+    for unit, width in WIDTHS.items():
+        if span < width * COLUMNS:
+            return unit, width
+    years = span // (DURATIONS["year"] * COLUMNS) + 1
+    return ("year" if years == 1 else f"{years} years"), years * DURATIONS["year"]

@@ -1,0 +1,51 @@
+"""What several tests share."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firehose.data.corpus import Corpus
+from firehose.data.plan import make_plan
+from firehose.data.post import Post
+from firehose.data.prepare import Execution, prepare
+
+Write = Callable[[Path, Sequence[Post]], Path]
+INLINE = Execution(workers=0)
+
+
+def write_posts(path: Path, posts: Sequence[Post]) -> Path:
+    """Posts as JSONL, one object a line."""
+    lines = [json.dumps(post._asdict()) + "\n" for post in posts]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def simple_posts(users: int = 3, posts: int = 24) -> list[Post]:
+    """A small ordinary stream: every user posts every hour, in English."""
+    words = "the quick brown fox jumps over a lazy dog while nobody in the house is looking"
+    return [
+        Post(
+            id=f"{user}-{number}",
+            user=f"user{user}",
+            time=1_400_000_000_000 + number * 3_600_000 + user,
+            text=" ".join(words.split()[(number + k * (user + 1)) % 16] for k in range(6)),
+            language="en",
+        )
+        for number in range(posts)
+        for user in range(users)
+    ]
+
+
+def prepared(folder: Path, posts: Sequence[Post], **tables: Any) -> Corpus:
+    """A corpus of these posts, made in this process."""
+    plan = make_plan([write_posts(folder / "posts.jsonl", posts)], **tables)
+    return prepare(plan, folder / "corpus", INLINE).corpora[0]
+
+
+@pytest.fixture(scope="session")
+def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Three users with 24 posts each: 18 to train on, 3 + 3 held out."""
+    return prepared(tmp_path_factory.mktemp("small"), simple_posts())

@@ -1,0 +1,94 @@
+"""The command line: helpful when asked, one sentence when something is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import simple_posts, write_posts
+from firehose.data.corpus import Corpus
+
+
+def firehose(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "firehose", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_help_names_every_command() -> None:
+    said = firehose("--help").stdout
+    for command in ("demo", "prepare", "stats", "check"):
+        assert command in said
+
+
+def test_prepare_shows_what_it_removed_and_skipped(tmp_path: Path) -> None:
+    posts = simple_posts()
+    posts[3] = posts[3]._replace(language="de")
+    path = write_posts(tmp_path / "posts.jsonl", posts)
+    with path.open("a") as file:
+        file.write("{broken\n")
+    done = firehose("prepare", path, "--out", tmp_path / "corpus", "--workers", 0)
+    assert done.returncode == 0, done.stderr
+    assert "language other than en" in done.stdout
+    assert "broken JSON" in done.stdout
+    assert "posts.jsonl:73" in done.stdout
+    assert done.stderr == ""  # no bars where there is no terminal
+    assert (tmp_path / "corpus" / "config.toml").exists()
+    again = firehose(
+        "prepare", "--config", tmp_path / "corpus/config.toml", "--out", tmp_path / "again"
+    )
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again" / "manifest.json").read_bytes() == (
+        tmp_path / "corpus" / "manifest.json"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["prepare", "missing.parquet", "--out", "x"], "missing.parquet does not exist."),
+        (["prepare", "--source", "tabula", "--out", "x"], "did you mean 'tabular'?"),
+        (["prepare", "odd.txt", "--out", "x"], "Cannot tell what odd.txt is; say it with --source"),
+        (["prepare", "--set", "clean.min_post=9", "--out", "x"], "did you mean 'min_posts'?"),
+        (["prepare", "--set", "source.yeers=9", "--out", "x"], "did you mean 'years'?"),
+        (["prepare", "--small", "2", "--out", "x"], "split.small = 2.0 in the configuration"),
+        (["prepare", "--pretrain-before", "soon", "--out", "x"], "pretrain_before = 'soon'"),
+        (["prepare", "posts.jsonl", "--vocab-size", "90000", "--out", "x"], "ask for at most"),
+        (
+            ["prepare", "posts.jsonl", "--vocab-model", "odd.txt", "--out", "x"],
+            "not a SentencePiece",
+        ),
+        (["prepare", "posts.jsonl", "--min-posts", "90", "--out", "x"], "No user with 90 posts"),
+        (
+            ["prepare", "posts.jsonl", "--set", "source.columns.user=who", "--out", "x"],
+            "posts.jsonl",
+        ),
+        (["stats", "."], "is not a corpus"),
+        (["check", "nowhere"], "does not exist"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_status_1(
+    tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "odd.txt").write_text("odd")
+    write_posts(tmp_path / "posts.jsonl", simple_posts())
+    done = firehose(*arguments, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.txt", "posts.jsonl"]
+
+
+def test_check_finds_a_flipped_bit(small_corpus: Corpus, tmp_path: Path) -> None:
+    import shutil
+
+    assert "is whole" in firehose("check", small_corpus.path).stdout
+    shutil.copytree(small_corpus.path, tmp_path / "copy")
+    tokens = tmp_path / "copy" / "train" / "tokens.npy"
+    data = bytearray(tokens.read_bytes())
+    data[-1] ^= 4
+    tokens.write_bytes(data)
+    done = firehose("check", tmp_path / "copy")
+    assert done.returncode == 1
+    assert "train/tokens.npy does not match its checksum" in done.stderr

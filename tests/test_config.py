@@ -1,0 +1,105 @@
+"""Configuration: merged, validated, written back, and helpful when wrong."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firehose.config import Section, merge, overrides, read_toml
+from firehose.data.plan import Plan, make_plan
+from firehose.errors import FirehoseError
+
+
+class Inner(Section):
+    rate: float = 0.5
+
+
+class Outer(Section):
+    steps: int = 3
+    inner: Inner = Inner()
+
+
+def test_assignments_are_toml_values_or_bare_words() -> None:
+    assert overrides(["a.b=3", "a.c=true", 'd="x"', "e=[1, 2]", "f=bare word", "g=2013-01-01"]) == {
+        "a": {"b": 3, "c": True},
+        "d": "x",
+        "e": [1, 2],
+        "f": "bare word",
+        "g": date(2013, 1, 1),
+    }
+
+
+@pytest.mark.parametrize("wrong", ["a.b", "=3", "a..b=3", ""])
+def test_an_assignment_must_name_a_key(wrong: str) -> None:
+    with pytest.raises(FirehoseError, match=r"write it as a\.b=value"):
+        overrides([wrong])
+
+
+def test_later_tables_win_leaf_by_leaf() -> None:
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "d": {"e": 5}}) == {
+        "a": {"b": 1, "c": 4},
+        "d": {"e": 5},
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"step": 3}, "Unknown key 'step' in here: did you mean 'steps'?"),
+        ({"inner": {"rat": 1}}, "Unknown key 'inner.rat' in here: did you mean 'rate'?"),
+        ({"zzz": 1}, "Unknown key 'zzz' in here: there is steps, inner."),
+        ({"steps": "many"}, "steps = 'many' in here: input should be a valid integer"),
+    ],
+)
+def test_a_wrong_key_or_value_is_one_helpful_sentence(
+    values: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(FirehoseError) as error:
+        Outer.of(values, "here")
+    assert str(error.value).startswith(sentence)
+    assert "\n" not in str(error.value)
+
+
+def test_a_choice_names_the_nearest() -> None:
+    with pytest.raises(FirehoseError, match=r"clean.mentions = 'replaced'.*did you mean 'replace'"):
+        make_plan(source="nature", clean={"mentions": "replaced"})
+
+
+def test_a_sources_keys_are_checked_too() -> None:
+    with pytest.raises(FirehoseError, match=r"Unknown key 'seeed' in the source.*'seed'"):
+        make_plan(source="nature", assignments=["source.seeed=1"])
+
+
+def test_held_out_posts_must_leave_some_to_train_on() -> None:
+    with pytest.raises(FirehoseError, match=r"min_posts must exceed the 6 posts"):
+        make_plan(source="nature", clean={"min_posts": 6})
+
+
+@given(
+    min_posts=st.integers(7, 1000),
+    seed=st.integers(0, 2**40),
+    small=st.none() | st.floats(0.01, 0.99),
+    before=st.none() | st.dates(),
+    languages=st.lists(st.sampled_from(["en", "de", "ja"]), max_size=3),
+)
+def test_a_plan_survives_toml(
+    min_posts: int, seed: int, small: float | None, before: date | None, languages: list[str]
+) -> None:
+    plan = make_plan(
+        source="nature",
+        clean={"min_posts": min_posts, "languages": languages},
+        split={"seed": seed, "small": small, "pretrain_before": before},
+    )
+    import tomllib
+
+    assert Plan.of(tomllib.loads(plan.to_toml())) == plan
+
+
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("a = = 3")
+    with pytest.raises(FirehoseError, match="is not valid TOML"):
+        read_toml(tmp_path / "x.toml")
+    with pytest.raises(FirehoseError, match="No such file"):
+        read_toml(tmp_path / "y.toml")
