@@ -33,8 +33,8 @@ class Section(BaseModel):
             raise FirehoseError(_sentence(cls, error, origin)) from None
 
     def public(self) -> dict[str, Any]:
-        """Plain values without secrets and without what is None, as TOML has no null."""
-        return self.model_dump(mode="json", exclude_none=True, context={"public": True})
+        """Plain values without secrets (excluded fields) and without None, which TOML lacks."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     def to_toml(self) -> str:
         """This configuration as TOML, ready to be read again."""

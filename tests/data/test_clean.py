@@ -58,12 +58,12 @@ punctuated = st.text(string.ascii_letters + string.digits + string.punctuation +
 
 class TestTokenize:
     @given(nasty)
-    @settings(max_examples=2000, deadline=None)
+    @settings(max_examples=1000, deadline=None)
     def test_nasty_text_is_tokenized_as_by_nltk(self, text: str) -> None:
         assert tokenize(text) == by_nltk(text)
 
     @given(punctuated)
-    @settings(max_examples=2000, deadline=None)
+    @settings(max_examples=1000, deadline=None)
     def test_punctuated_text_is_tokenized_as_by_nltk(self, text: str) -> None:
         assert tokenize(text) == by_nltk(text)
 
@@ -171,9 +171,7 @@ class TestWords:
             elif mentions and regex.fullmatch(r"@\w+", token):
                 assert word == "<MENTION>"
             else:
-                assert word == token.encode("utf-8", "surrogatepass").decode(
-                    "utf-8", "replace"
-                ) or (word == regex.sub("[\ud800-\udfff]", "\ufffd", token))
+                assert word == regex.sub("[\ud800-\udfff]", "\ufffd", token)
 
 
 class TestIsBlank:
@@ -227,7 +225,7 @@ class TestCategory:
                     ":)",
                     ":D",
                     ":-P",
-                    "XD:"[2:],
+                    ":",
                     "<3",
                     "->",
                     "©",

@@ -83,3 +83,5 @@ def test_lower_case_specials_of_a_given_model_are_found(tmp_path: Path) -> None:
     pieces = [given_model._processor.id_to_piece(int(token)) for token in tokens]
     assert pieces[0] == "<s>"
     assert pieces[-2:] == ["<url>", "<eot>"]
+    tokens, _ = given_model.encode(["words <eot> words"])
+    assert tokens.tolist().count(given_model.eot) == 1

@@ -68,12 +68,11 @@ def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
     posts = read_slice(folder, task)
     tokens, lengths = vocabulary.encode(posts["text"].to_pylist())
     index = np.load(folder / "index.npy", mmap_mode="r")  # [part, number] -> index in its corpus
-    user = index[posts["part"].to_numpy(), posts["user"].to_numpy()]
-    columns: dict[str, NDArray[np.generic]] = {
-        "user": np.where(posts["split"].to_numpy() == PRETRAIN, -1, user).astype(np.int32)
-    }
+    own = posts["split"].to_numpy() != PRETRAIN
+    user = np.full(len(posts), -1, np.int32)
+    user[own] = index[posts["part"].to_numpy()[own], posts["user"].to_numpy()[own]]
+    columns: dict[str, NDArray[np.generic]] = {"user": user, "lengths": lengths}
     columns |= {name: posts[name].to_numpy() for name in ("time", "words", "key")}
-    columns["lengths"] = lengths
     sizes: dict[str, Counts] = {}
     for place, chosen in members(posts, corpora):
         for name, values in columns.items():

@@ -51,8 +51,7 @@ def _source(values: Any) -> Any:
     """A source from a table whose ``kind`` says which, so that errors name the right keys."""
     if isinstance(values, Source):
         return values
-    kind = find(values.get("kind", "nature"))
-    return kind.of(values | {"kind": kind.model_fields["kind"].default}, "the source")
+    return find(values.get("kind", "nature")).of(values, "the source")
 
 
 class Plan(Section):

@@ -41,6 +41,7 @@ class Truth:
         everyone = population(nature)
         language = everyone.language
         self.words = language.words
+        self.users = everyone.handles
         self._everyone = everyone
         self._index = {word: i for i, word in enumerate(self.words)}
         self._users = {name: i for i, name in enumerate(everyone.handles)}

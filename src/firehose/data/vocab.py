@@ -39,6 +39,11 @@ class Vocabulary:
             for name in (URL, MENTION)
             if self._id(name) is None and self._id(name.lower()) is not None
         }
+        # Nobody can end a post by writing <eot>, where that is not a control piece.
+        for number in (self.sot, self.eot):
+            if not self._processor.is_control(number):
+                piece = self._processor.id_to_piece(number)
+                self._respelled[piece] = f"{piece[0]} {piece[1:]}"
 
     def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
         """All posts side by side, each from <SOT> to <EOT>, and the length of each."""

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from firehose.data.post import Post, Skip
 from firehose.data.sources import tabular
-from firehose.data.sources.tabular import Columns, Tabular, moment
+from firehose.data.sources.fields import moment
+from firehose.data.sources.tabular import Columns, Tabular
 from firehose.errors import FirehoseError
 
 POSTS = [
@@ -459,7 +460,7 @@ def test_paths_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
 def test_a_line_without_end_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("firehose.data.sources.lists._LONGEST_LINE", 1 << 17)
+    monkeypatch.setattr("firehose.data.sources.files._LONGEST_LINE", 1 << 17)
     path = write(tmp_path / "a.jsonl", b"x" * (1 << 20))
     found = read(path)
     assert len(found) > 1

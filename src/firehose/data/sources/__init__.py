@@ -22,6 +22,8 @@ from firehose.errors import FirehoseError
 
 Shard = dict[str, Any]  # plain JSON values, so that it travels to any worker
 
+_USERS = "firehose_user_"  # begins the names of modules that are files of the user's
+
 # Which module and class reads each kind; asked in this order what a path is.
 BUILT_IN = {
     "git": "firehose.data.sources.git:Git",
@@ -55,7 +57,7 @@ class Truth(Protocol):
 class Source(Section):
     """What every source is."""
 
-    kind: str
+    kind: str = ""  # one of BUILT_IN, or file.py:ClassName
     paths: tuple[str, ...] = ()
 
     @classmethod
@@ -74,6 +76,17 @@ class Source(Section):
     def truth(self) -> Truth | None:
         """The model that the posts were drawn from, where it is known."""
         return None
+
+    def __reduce__(self) -> Any:
+        module = sys.modules[type(self).__module__]
+        if not module.__name__.startswith(_USERS):
+            return super().__reduce_ex__(2)
+        # A worker cannot import a file of the user's by its name: it is told where it lies.
+        return _revive, (f"{module.__file__}:{type(self).__name__}", self.model_dump())
+
+
+def _revive(place: str, values: dict[str, Any]) -> Source:
+    return find(place).of(values)
 
 
 def find(kind: str) -> type[Source]:
@@ -121,8 +134,10 @@ def _load(file: str) -> Any:
     path = Path(file)
     if not path.is_file():
         raise FirehoseError(f"{file} does not exist; a source of your own is FILE.py:Class.")
-    name = f"firehose_user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    name = f"{_USERS}{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

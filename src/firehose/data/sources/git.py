@@ -76,9 +76,9 @@ class Git(Source):
 
     kind: Literal["git"] = "git"
     authors: Literal["hashed", "plain"] = "hashed"
-    key: str = Field("firehose", exclude=True, repr=False, min_length=1)
+    key: str = Field(default="firehose", exclude=True, repr=False, min_length=1)
     branch: str = "HEAD"
-    max_characters: int = Field(280, ge=1)
+    max_characters: int = Field(default=280, ge=1)
 
     wants: ClassVar[str] = "git repositories"
 
@@ -214,11 +214,11 @@ def _git(path: str, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes
             raise FirehoseError(
                 f"Cannot run git, which the git source needs: {error.strerror}; install it."
             ) from None
-        try:
-            yield process, errors
-        finally:
-            process.kill()  # no-op at its end; else whoever read has stopped early
-            process.communicate()
+        with process:  # closes the pipe and waits
+            try:
+                yield process, errors
+            finally:
+                process.kill()  # nothing, where it has ended; else the reader stopped early
 
 
 def _first_line(errors: IO[bytes]) -> str:
@@ -269,15 +269,21 @@ def _text(message: str, limit: int) -> str:
     message = message[:_LONGEST].replace("\r\n", "\n").strip()
     subject, *body = _PARAGRAPH.split(message, maxsplit=2)
     paragraphs = [subject, *body[:1]]
-    if len(body) == 1:
+    if len(body) == 1 and ":" in body[0]:
         paragraphs[1] = _TRAILER.sub("", body[0])
-    elif not body:
+    elif not body and "\n" in subject:
         first, newline, others = subject.partition("\n")
         paragraphs[0] = first + newline + _TRAILER.sub("", others)
-    text = _KNOWN_TRAILER.sub("", "\n".join(paragraphs))
+    text = "\n".join(paragraphs)
+    # Most texts need none of the rest, and asking is cheaper than substituting.
+    if ":" in text or "(cherry" in text:
+        text = _KNOWN_TRAILER.sub("", text)
     if "@" in text:
         text = _MAIL.sub("", text)
-    text = " ".join(_FULL_HASH.sub("<hash>", text).split())
+    words = text.split()
+    if max(map(len, words), default=0) >= 40:
+        words = [_FULL_HASH.sub("<hash>", word) for word in words]
+    text = " ".join(words)
     if len(text) <= limit:
         return text
     if text[limit] == " ":

@@ -5,8 +5,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice, repeat
 from operator import itemgetter
@@ -16,10 +14,11 @@ from typing import Any, Literal, cast
 from firehose.config import Section
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.lists import DamagedError, find_files, holds, lines, open_file, unpack
+from firehose.data.sources.fields import label, moment, sane
+from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
 from firehose.errors import FirehoseError
 
-ROWS_PER_SHARD = 65_536
+ROWS_PER_SHARD = 262_144  # a piece that starts amid a row group reads it from its start
 BYTES_PER_SHARD = 32 << 20
 _WANTS = "files ending in .parquet, .jsonl, .json, .csv or .tsv (also .gz, .zst, .bz2), or a folder"
 _SUFFIX = re.compile(
@@ -52,7 +51,7 @@ class Tabular(Source):
         return holds(path, _is_table)
 
     def shards(self) -> list[Shard]:
-        """Parquet: 65,536 rows; plain JSONL: 32 MiB; else whole files. Checks the columns."""
+        """Parquet: 262,144 rows; plain JSONL: 32 MiB; else whole files. Checks the columns."""
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_table, _WANTS):
             name = str(path)
@@ -256,11 +255,11 @@ def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
     if pa.types.is_timestamp(column.type):  # with a zone or without, it is stored in UTC
         divisor = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
         ticks = column.cast(pa.int64()).to_pylist()
-        return ticks, lambda tick: _sane(tick // divisor if divisor else tick * 1_000)
+        return ticks, lambda tick: sane(tick // divisor if divisor else tick * 1_000)
     if pa.types.is_date32(column.type):
-        return column.cast(pa.int32()).to_pylist(), lambda day: _sane(day * 86_400_000)
+        return column.cast(pa.int32()).to_pylist(), lambda day: sane(day * 86_400_000)
     if pa.types.is_date64(column.type):
-        return column.cast(pa.int64()).to_pylist(), _sane
+        return column.cast(pa.int64()).to_pylist(), sane
     return _cells(column), moment
 
 
@@ -304,60 +303,6 @@ def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list
 def _decode(line: bytes, place: int) -> str:
     """Text of a line; at the start of the file (``place`` 0) without a byte order mark."""
     return line.decode("utf-8" if place else "utf-8-sig")
-
-
-def label(value: Any) -> str:
-    """An id as text: whole numbers without “.0” and never through a float; else empty."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, int):
-        return "" if isinstance(value, bool) else str(value)
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, float | Decimal) and math.isfinite(value):
-        return str(int(value)) if value == int(value) else str(value)
-    return ""
-
-
-_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
-
-
-def moment(value: Any) -> int | None:
-    """Milliseconds since 1970 UTC of an ISO 8601 text or a number of seconds or milliseconds.
-
-    A number of 1e11 or more, of either sign, is milliseconds. A text without zone is UTC. None
-    for what cannot be read or is not in the years 1 to 9999.
-    """
-    if isinstance(value, bytes):
-        value = value.decode()
-    if isinstance(value, str):
-        value = value.strip()
-        number = _NUMBER.fullmatch(value)
-        if not number:
-            return _iso(value)
-        value = float(value) if number[1] or number[2] else int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _sane(value if abs(value) >= 10**11 else value * 1_000)
-    if isinstance(value, float | Decimal) and math.isfinite(value):
-        seconds = float(value)
-        return _sane(round(seconds if abs(seconds) >= 1e11 else seconds * 1_000))
-    return None
-
-
-def _iso(text: str) -> int | None:
-    try:
-        found = datetime.fromisoformat(text.removesuffix(" UTC"))
-    except ValueError:
-        return None
-    # No float, and no overflow as astimezone() has in the years 1 and 9999.
-    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
-    return _sane(since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000)
-
-
-def _sane(milliseconds: int) -> int | None:
-    return milliseconds if _YEAR_1 <= milliseconds < _YEAR_10000 else None
 
 
 _FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(

@@ -18,18 +18,9 @@ from typing import IO, Any, Literal
 
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.lists import (
-    DamagedError,
-    Published,
-    find_files,
-    holds,
-    lines,
-    list_files,
-    open_file,
-    published,
-    unpack,
-)
-from firehose.data.sources.tabular import label, moment
+from firehose.data.sources.fields import label, moment
+from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
+from firehose.data.sources.lists import Published, list_files, published
 from firehose.errors import FirehoseError
 
 BYTES_PER_SHARD = 64 << 20  # compressed

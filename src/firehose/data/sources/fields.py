@@ -1,0 +1,62 @@
+"""How the fields of a post are read from whatever stands in a record."""
+
+import math
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+
+def label(value: Any) -> str:
+    """An id as text: whole numbers without “.0” and never through a float; else empty."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int):
+        return "" if isinstance(value, bool) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float | Decimal) and math.isfinite(value):
+        return str(int(value)) if value == int(value) else str(value)
+    return ""
+
+
+_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
+
+
+def moment(value: Any) -> int | None:
+    """Milliseconds since 1970 UTC of an ISO 8601 text or a number of seconds or milliseconds.
+
+    A number of 1e11 or more, of either sign, is milliseconds. A text without zone is UTC. None
+    for what cannot be read or is not in the years 1 to 9999.
+    """
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, str):
+        value = value.strip()
+        number = _NUMBER.fullmatch(value)
+        if not number:
+            return _iso(value)
+        value = float(value) if number[1] or number[2] else int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return sane(value if abs(value) >= 10**11 else value * 1_000)
+    if isinstance(value, float | Decimal) and math.isfinite(value):
+        seconds = float(value)
+        return sane(round(seconds if abs(seconds) >= 1e11 else seconds * 1_000))
+    return None
+
+
+def _iso(text: str) -> int | None:
+    try:
+        found = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        return None
+    # No float, and no overflow as astimezone() has in the years 1 and 9999.
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    return sane(since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000)
+
+
+def sane(milliseconds: int) -> int | None:
+    """The time, if it is in the years 1 to 9999."""
+    return milliseconds if _YEAR_1 <= milliseconds < _YEAR_10000 else None

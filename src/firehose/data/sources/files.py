@@ -1,0 +1,124 @@
+"""The ground under every source that reads files: how they are found, unpacked, cut into lines."""
+
+import bz2
+import gzip
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from firehose.errors import FirehoseError
+
+_CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 24  # a file without line ends must not fill the memory
+
+
+class DamagedError(Exception):
+    """A file or archive member ends early or is corrupt; what could be read has been."""
+
+
+def find_files(
+    paths: Sequence[str], known: Callable[[str], bool], wants: str, key: str = "source.paths"
+) -> list[Path]:
+    """The files that ``paths`` name, each once: files, folders (recursively, sorted) and globs.
+
+    ``known`` tells by its name whether a file can be read; a path that leads to no such file
+    is an error. Hidden files in folders and globs are left alone.
+    """
+    if not paths:
+        raise FirehoseError(f"{key} is empty: name {wants}.")
+    found: dict[Path, None] = {}
+    for name in paths:
+        path = Path(name).expanduser()
+        if path.exists():
+            tops = [path]
+        elif any(letter in name for letter in "*?["):
+            tops = sorted(top for top in _glob(path) if not top.name.startswith("."))
+        else:
+            raise FirehoseError(f"{name} in {key} does not exist: name {wants}.")
+        inside = (file for top in tops for file in (_walk(top) if top.is_dir() else [top]))
+        files = [file for file in inside if known(file.name)]
+        if not files:
+            raise FirehoseError(f"There is nothing to read in {name} of {key}: name {wants}.")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def holds(path: Path, known: Callable[[str], bool]) -> bool:
+    """Whether ``path`` is a known file, or a folder or glob with one among its first 1,000."""
+    entries = path.rglob("*") if path.is_dir() else [path] if path.exists() else _glob(path)
+    return any(known(entry.name) for entry in islice(entries, 1_000))
+
+
+def _glob(path: Path) -> Iterator[Path]:
+    root = Path(path.anchor)
+    return root.glob(str(path.relative_to(root)))
+
+
+def _walk(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
+
+
+def open_file(path: str) -> IO[bytes]:
+    """The file, open for reading; that it cannot be opened is told in one sentence."""
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def unpack(file: Any, name: str) -> Iterator[bytes]:
+    """The content of an open file in chunks, decompressed as the ending of ``name`` says.
+
+    Streams that follow each other in one file are all read. Whatever comes before damage is
+    delivered before the :class:`DamagedError`.
+    """
+    packing = Path(name).suffix.lower()
+    try:
+        if packing in (".gz", ".bz2", ".zst") and not file.peek(1):
+            raise EOFError  # gzip takes no bytes at all for a whole file
+        if packing == ".zst":
+            yield from _unpack_zstd(file)
+            return
+        if packing == ".gz":
+            file = gzip.GzipFile(fileobj=file)
+        elif packing == ".bz2":
+            file = bz2.BZ2File(file)
+        while chunk := file.read1(_CHUNK):  # read() would lose what it had before an error
+            yield chunk
+    except Exception as error:  # each library has its own kinds: EOFError, OSError, zlib.error …
+        raise DamagedError from error
+
+
+def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
+    """Frame by frame, as zstandard's own reader takes a cut file for a whole one."""
+    import zstandard
+
+    frames = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # as Reddit's dumps need
+    frame = frames.decompressobj()
+    while chunk := file.read(1 << 12):  # little, as nothing else bounds what it unpacks to
+        while chunk:
+            if frame.eof:
+                frame = frames.decompressobj()
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data
+    if not frame.eof:
+        raise EOFError
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines in ``chunks``, without their ends; one beyond all measure comes in pieces."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+        if len(rest) > _LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
