@@ -39,12 +39,12 @@ def columns() -> dict[str, Any]:
     return {"user": list(users), "tweet": list(tweets), "time": list(times)}
 
 
-def authors_pickle(path: Path) -> Path:
+def authors_pickle(path: Path, protocol: int = 4) -> Path:
     when = datetime(2018, 10, 10, 20, 19, 24, tzinfo=timezone(timedelta(hours=1)))
     triples = [(user, tweet, when) for user, tweet, _ in ROWS]
     naive = [(str(u), str(t), w.replace(tzinfo=None)) for u, t, w in triples]
     content = {"meta_data": {"n": 3, "at": [when.astimezone(UTC)]}, "data": triples + naive}
-    return as_pickle(path, content)
+    return as_pickle(path, content, protocol)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,22 @@ class Call:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_list_pickled_by_any_protocol_is_read(tmp_path: Path, protocol: int) -> None:
+    newest = load(authors_pickle(tmp_path / "train-5.pkl", 5))
+    assert load(authors_pickle(tmp_path / "train.pkl", protocol)).tweets.tolist() == (
+        newest.tweets.tolist()
+    )
+
+
+def test_bytes_are_all_that_the_admitted_call_can_make(tmp_path: Path) -> None:
+    import codecs
+
+    content = {"meta_data": Call(codecs.encode, "exotic", "rot13"), "data": []}
+    with pytest.raises(FirehoseError, match="strange bytes"):
+        load(as_pickle(tmp_path / "train.pkl", content, 2))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

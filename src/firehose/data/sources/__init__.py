@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +77,10 @@ class Source(Section):
         """The model that the posts were drawn from, where it is known."""
         return None
 
-    def __reduce__(self) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         module = sys.modules[type(self).__module__]
         if not module.__name__.startswith(_USERS):
-            return super().__reduce_ex__(2)
+            return super().__reduce_ex__(protocol)
         # A worker cannot import a file of the user's by its name: it is told where it lies.
         return _revive, (f"{module.__file__}:{type(self).__name__}", self.model_dump())
 
