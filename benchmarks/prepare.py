@@ -1,6 +1,6 @@
 """`firehose prepare` against a plain loop that does the same, and its memory as posts grow.
 
-    python benchmarks/prepare.py [--posts 200000] [--memory-posts 1000000]
+    python benchmarks/prepare.py [--posts 300000] [--memory-posts 1000000]
 
 The plain loop is what one would write first: one process, one post at a time, the libraries as
 they are. Both get the same posts (simulated, language not stated) and the same vocabulary, so
@@ -8,6 +8,7 @@ neither trains one. Memory is the resident memory of all processes, sampled whil
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from nltk.tokenize import TweetTokenizer
 
 from firehose import Corpus, Execution, Vocabulary, make_plan, prepare
 from firehose.data.clean import is_url
+from firehose.data.encoding import write_array
 from firehose.data.nature import Nature
 
 
@@ -138,26 +140,49 @@ def memory(folder: Path, posts: int) -> None:
 
 
 def opening(folder: Path, posts: int) -> None:
-    """How long it takes to open the largest corpus made here."""
+    """How long it takes to open a corpus of ``posts`` posts and take a batch out of its middle."""
+    small = make_plan(source="nature", assignments=["source.users=40", "source.posts=4000"])
+    (corpus,) = prepare(small, folder / "model", Execution(0)).corpora
+    out = Path(shutil.copytree(corpus.path, folder / "large"))
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(4, 33, posts)
+    columns = {
+        "tokens": rng.integers(3, corpus.vocabulary.size, int(lengths.sum()), np.uint16),
+        "offsets": np.concatenate([[0], np.cumsum(lengths)]),
+        "user": rng.integers(0, len(corpus.users), posts, np.int32),
+        "time": np.sort(rng.integers(0, 2**40, posts)),
+        "words": lengths.astype(np.int32),
+        "key": rng.integers(0, 2**63, posts).astype(np.uint64),
+        "floor": rng.random((posts, 2)),
+    }
+    files = dict(corpus.manifest.files)
+    for name, values in columns.items():
+        path = out / "train" / f"{name}.npy"
+        files[f"train/{name}.npy"] = write_array(path, values.dtype, values.shape, [values])
+    counts = corpus.manifest.posts | {"train": posts}
+    manifest = corpus.manifest.model_copy(update={"files": files, "posts": counts})
+    (out / "manifest.json").write_text(manifest.to_json())
     begun = time.perf_counter()
-    corpus = Corpus(folder / f"corpus-{4 * posts}")
-    len(corpus.splits["train"].batch([0, 1, 2]))
-    took = time.perf_counter() - begun
-    count = sum(corpus.manifest.posts.values())
-    print(f"opening a corpus of {count:,} posts: {1000 * took:.0f} ms")
+    train = Corpus(out).splits["train"]
+    opened = time.perf_counter() - begun
+    train.between(posts // 2, posts // 2 + 256)
+    first = time.perf_counter() - begun
+    print(
+        f"corpus of {posts:,} posts: open in {1000 * opened:.0f} ms, a batch at {1000 * first:.0f}"
+    )
 
 
 def main() -> None:
     """Print all of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--posts", type=int, default=100_000)
+    parser.add_argument("--posts", type=int, default=300_000)
     parser.add_argument("--memory-posts", type=int, default=1_000_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         throughput(folder, arguments.posts)
         memory(folder, arguments.memory_posts)
-        opening(folder, arguments.memory_posts)
+        opening(folder, 10_000_000)
 
 
 if __name__ == "__main__":

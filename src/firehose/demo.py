@@ -12,6 +12,6 @@ def demo(out: str | Path, execution: Execution = HERE) -> tuple[Corpus, Path]:
     """Simulate a population, prepare its corpus, describe it: the corpus and its page."""
     folder = Path(out)
     plan = make_plan(source="nature", vocabulary={"size": 2_000})
-    (corpus,) = prepare(plan, folder / "corpus", execution, replace=True).corpora
+    (corpus,) = prepare(plan, folder / "nature", execution, replace=True).corpora
     pages = stats(corpus, folder / "stats", command=f"firehose demo --out {out}")
     return corpus, next(path for path in pages if path.suffix == ".html")
