@@ -147,20 +147,25 @@ def stats(
     """Describe a corpus: the paper's table and four figures, printed and as one HTML page."""
     from firehose.data.corpus import Corpus
     from firehose.data.stats import describe, tables
-    from firehose.data.stats import stats as write
+    from firehose.data.stats_figures import write
+    from firehose.progress import announce
 
     opened = Corpus(corpus)
-    pages = write(opened, out, command=f"firehose stats {corpus}")
-    _print(*tables(describe(opened)))
-    _print(f"Look at {next(path for path in pages if path.suffix == '.html')}")
+    with announce("counting"):
+        statistics = describe(opened)
+    with announce("drawing"):
+        page, *_ = write(statistics, out or corpus / "stats", f"firehose stats {corpus}")
+    _print(*tables(statistics), f"Look at {page}")
 
 
 @app.command()
 def check(corpus: Annotated[Path, typer.Argument(help="A prepared corpus.")]) -> None:
     """Compare every byte of a corpus with its checksums."""
     from firehose.data.corpus import Corpus
+    from firehose.progress import announce
 
-    opened = Corpus(corpus, check=True)
+    with announce("reading every byte"):
+        opened = Corpus(corpus, check=True)
     _print(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
 
 

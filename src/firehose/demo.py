@@ -6,6 +6,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
 from firehose.data.prepare import HERE, Execution, prepare
 from firehose.data.stats import stats
+from firehose.progress import announce
 
 
 def demo(out: str | Path, execution: Execution = HERE) -> tuple[Corpus, Path]:
@@ -13,5 +14,6 @@ def demo(out: str | Path, execution: Execution = HERE) -> tuple[Corpus, Path]:
     folder = Path(out)
     plan = make_plan(source="nature", vocabulary={"size": 2_000})
     (corpus,) = prepare(plan, folder / "nature", execution, replace=True).corpora
-    pages = stats(corpus, folder / "stats", command=f"firehose demo --out {out}")
-    return corpus, next(path for path in pages if path.suffix == ".html")
+    with announce("drawing"):
+        page, *_ = stats(corpus, folder / "stats", command=f"firehose demo --out {out}")
+    return corpus, page

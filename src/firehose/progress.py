@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Item = TypeVar("Item")
 
@@ -14,27 +23,37 @@ console = Console(stderr=True, highlight=False)
 
 
 def track(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
-    """The items, with a bar while they come; it goes when all are there."""
-    bar = Progress(
-        TextColumn("{task.description:32}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    begun = time.monotonic()
-    with bar:
+    """The items, with a bar while they come; a line with the time it took stays behind."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with _progress(*columns) as bar, _timed(doing):
         task = bar.add_task(doing, total=total)
         for item in items:
             yield item
             bar.advance(task)
-    if console.is_terminal:
-        console.print(f"[dim]{doing}: {time.monotonic() - begun:.1f} s[/dim]")
 
 
 @contextlib.contextmanager
 def announce(doing: str) -> Iterator[None]:
     """Say what is going on while it has no measure."""
-    yield from track([None], 1, doing)
+    with _progress(TimeElapsedColumn()) as bar, _timed(doing):
+        bar.add_task(doing, total=None)
+        yield
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:28}"),
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+@contextlib.contextmanager
+def _timed(doing: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    if console.is_terminal:
+        console.print(f"[dim]{doing}: {time.monotonic() - begun:.1f} s[/dim]")
