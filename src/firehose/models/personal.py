@@ -1,0 +1,141 @@
+"""Four ways to make the shared model personal: one mechanism, put in different places."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from firehose.batch import Batch, gather
+from firehose.config import Section
+from firehose.models.softmax import nats, weighted_loss
+from firehose.models.transformer_xl import Adapt, Grid, Shape, TransformerXL
+from firehose.models.users import Taken, Users
+
+Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
+
+
+class ModelPlan(Section):
+    """A model: its architecture and its sizes; the defaults are the paper's."""
+
+    architecture: Architecture = "adapters"
+    shape: Shape = Shape()
+    d_user: int = Field(default=32, ge=1)
+    mlp: int = Field(default=256, ge=1)  # hidden units of the residual MLPs
+    longest: int = Field(default=50, ge=2)  # tokens of a post that are trained on
+    new_users: Literal["mean", "zero"] = "mean"
+
+
+class Paid(NamedTuple):
+    """What each post of a batch cost: nats, and the words they are spread over."""
+
+    nats: NDArray[np.float64]  # [posts]
+    words: NDArray[np.int32]  # [posts]
+
+
+class ResidualMLP(nn.Module):
+    """What a user adds to a hidden vector.
+
+    It ends in a LayerNorm whose weight starts at zero, so a fresh one adds exactly nothing: a
+    personal model begins as the pretrained model it is built on. The gradient of that weight is
+    not zero, so from the second step on the rest learns, too.
+    """
+
+    def __init__(self, shape: Shape, hidden: int) -> None:
+        super().__init__()
+        self.dropout = shape.dropout
+        self.inward = nn.Linear(2 * shape.d_model, hidden)
+        self.outward = nn.Linear(hidden, shape.d_model)
+        self.norm = nn.LayerNorm(shape.d_model)
+        nn.init.normal_(self.inward.weight, std=0.02)
+        nn.init.normal_(self.outward.weight, std=0.02)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, hidden: Tensor, user: Tensor, post: Tensor) -> Tensor:
+        """``hidden`` [tokens, d_model], ``user`` [posts, d_model], ``post`` [tokens]."""
+        # [hidden, user] times the whole matrix, but the user's half once per post.
+        ours, theirs = self.inward.weight.chunk(2, dim=1)
+        inner = functional.linear(user, theirs, self.inward.bias)[post]
+        inner = functional.linear(hidden, ours).add_(inner).relu_()
+        inner = functional.dropout(inner, self.dropout, self.training)
+        outer = functional.dropout(self.outward(inner), self.dropout, self.training)
+        return hidden + self.norm(outer)  # type: ignore[no-any-return]
+
+
+class Personal(nn.Module):
+    """A language model of posts that knows who writes."""
+
+    def __init__(self, plan: ModelPlan, pieces: int) -> None:
+        super().__init__()
+        self.plan = plan
+        self.shared = TransformerXL(plan.shape, pieces)
+        layers = plan.shape.layers
+        places = {
+            "agnostic": [],
+            "encoder": [0],
+            "decoder": [layers],
+            "adapters": range(1, layers + 1),
+        }[plan.architecture]
+        self.mlps = nn.ModuleDict({str(p): ResidualMLP(plan.shape, plan.mlp) for p in places})
+        self.users = Users(plan.d_user, plan.new_users)
+        if self.is_personal:
+            self.projection = nn.Linear(plan.d_user, plan.shape.d_model, bias=False)
+            nn.init.normal_(self.projection.weight, std=0.02)
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether it makes a difference who writes."""
+        return self.plan.architecture != "agnostic"
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Taken]:
+        """The mean over posts of the mean over their tokens, to differentiate.
+
+        Posts are cut to ``plan.longest`` tokens. The second value holds the vectors of the users
+        in the batch; their gradient is there after ``backward``. Who is new has a row now.
+        """
+        inputs, targets, lengths = predictions(batch, self.plan.longest)
+        taken = self.users.take(batch.user, learn=self.is_personal)
+        grid = Grid(lengths)
+        hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
+        weights = (1 / (lengths * len(lengths)))[grid.post].to(hidden)
+        shared = self.shared
+        return weighted_loss(hidden, shared.embedding, shared.output_bias, targets, weights), taken
+
+    @torch.no_grad()
+    def pay(self, batch: Batch) -> Paid:
+        """What the words of each whole post cost. Changes nothing: no gradient, no new user."""
+        was_training = self.training
+        self.eval()
+        inputs, targets, lengths = predictions(batch)
+        grid = Grid(lengths)
+        hidden, _ = self.shared(
+            inputs, grid, self._adapter(self.users.take(batch.user, False), grid)
+        )
+        costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
+        paid = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, grid.post, costs.double())
+        self.train(was_training)
+        return Paid(paid.numpy(), batch.words)
+
+    def _adapter(self, taken: Taken, grid: Grid) -> Adapt:
+        """What the users of a batch add, and where."""
+        if not self.is_personal:
+            return lambda _, hidden: hidden
+        user = self.projection(taken.vectors) * self.plan.shape.d_model**0.5  # [users, d_model]
+        owner = taken.which[grid.post]  # [tokens]
+
+        def adapt(place: int, hidden: Tensor) -> Tensor:
+            return self.mlps[str(place)](hidden, user, owner) if str(place) in self.mlps else hidden
+
+        return adapt
+
+
+def predictions(batch: Batch, longest: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Each token but a post's last, the token after it, and their number per post."""
+    lengths = batch.lengths if longest is None else np.minimum(batch.lengths, longest)
+    places, _ = gather(batch.offsets[:-1], lengths - 1)
+    tokens = batch.tokens.astype(np.int64)
+    inputs, targets = torch.from_numpy(tokens[places]), torch.from_numpy(tokens[places + 1])
+    return inputs, targets, torch.from_numpy(lengths - 1)

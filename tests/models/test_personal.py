@@ -1,0 +1,212 @@
+"""The models: sizes, identities, and what they promise about batches, users and gradients."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firehose.batch import Batch
+from firehose.models import softmax
+from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
+from firehose.models.transformer_xl import Grid, Shape, TransformerXL
+
+TINY = Shape(layers=2, d_model=16, heads=2, d_head=8, d_inner=32, dropout=0.0)
+PIECES = 23
+PERSONAL: list[Architecture] = ["encoder", "decoder", "adapters"]
+
+
+def batch_of(posts: list[list[int]], users: list[int] | None = None) -> Batch:
+    lengths = [len(post) for post in posts]
+    return Batch(
+        np.array([token for post in posts for token in post], np.uint16),
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        np.array(users if users is not None else range(len(posts)), np.int32),
+        np.zeros(len(posts), np.int64),
+        np.array(lengths, np.int32),
+    )
+
+
+def tiny(architecture: Architecture, seed: int = 0, **changes: object) -> Personal:
+    torch.manual_seed(seed)
+    sizes = {"d_user": 4, "mlp": 8}
+    plan = ModelPlan.of({"architecture": architecture, "shape": TINY, **sizes, **changes})
+    model = Personal(plan, PIECES)
+    torch.nn.init.normal_(model.shared.biases)
+    torch.nn.init.normal_(model.shared.output_bias)
+    return model
+
+
+def awake(model: Personal) -> Personal:
+    """Let the residual MLPs say something, and the users differ."""
+    for mlp in model.mlps.values():
+        torch.nn.init.normal_(mlp.norm.weight)  # type: ignore[union-attr, arg-type]
+    model.users.take(np.arange(9), learn=True)
+    model.users.put(torch.arange(9), torch.randn(9, 4))
+    return model
+
+
+posts_strategy = st.lists(
+    st.lists(st.integers(0, PIECES - 1), min_size=2, max_size=9), min_size=1, max_size=6
+)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "count"),
+    [
+        ("agnostic", 57_367_297),
+        ("encoder", 60_786_689),
+        ("decoder", 60_786_689),
+        ("adapters", 65_131_777),
+    ],
+)
+def test_the_paper_s_sizes(architecture: Architecture, count: int) -> None:
+    with torch.device("meta"):
+        model = Personal(ModelPlan(architecture=architecture), 32_000)
+    users = 94_000 * 32 if model.is_personal else 0
+    padding = 512 + 1  # the release's row 0 of the embedding and of the output bias
+    assert sum(parameter.numel() for parameter in model.parameters()) + users + padding == count
+
+
+@pytest.mark.parametrize("architecture", ["agnostic", *PERSONAL])
+@settings(max_examples=25, deadline=None)
+@given(posts=posts_strategy)
+def test_a_post_gets_in_a_batch_what_it_gets_alone(
+    architecture: Architecture, posts: list[list[int]]
+) -> None:
+    model = awake(tiny(architecture))
+    users = [number * 5 % 9 for number in range(len(posts))]
+    together = model.pay(batch_of(posts, users)).nats
+    alone = [model.pay(batch_of([p], [u])).nats[0] for p, u in zip(posts, users, strict=True)]
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-4)
+
+
+def test_a_word_is_predicted_from_the_words_before_it_only() -> None:
+    model = awake(tiny("adapters"))
+    post, other = [1, 5, 6, 7, 8], [1, 5, 6, 9, 2]
+    inputs = [torch.tensor(tokens) for tokens in (post, other)]
+    grid = Grid(torch.tensor([5]))
+    first, second = (model.eval().shared(tokens, grid)[0] for tokens in inputs)
+    assert torch.allclose(first[:3], second[:3], atol=1e-6)
+    assert not torch.allclose(first[3], second[3], atol=1e-2)
+
+
+@pytest.mark.parametrize("cuts", [[4, 4, 4], [1, 6, 5], [12]])
+def test_segments_with_memory_equal_one_long_segment(cuts: list[int]) -> None:
+    torch.manual_seed(3)
+    shape = TINY.model_copy(update={"memory": 12})
+    model = TransformerXL(shape, PIECES).eval()
+    torch.nn.init.normal_(model.biases)
+    tokens = torch.randint(0, PIECES, (2, 12))
+    whole, _ = model(tokens.flatten(), Grid(torch.tensor([12, 12])))
+    parts, memory = [], None
+    for segment in tokens.split(cuts, 1):
+        width = segment.shape[1]
+        hidden, memory = model(segment.flatten(), Grid(torch.tensor([width] * 2)), memory=memory)
+        parts.append(hidden.view(2, width, -1))
+    assert torch.allclose(torch.cat(parts, 1), whole.view(2, 12, -1), atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", PERSONAL)
+def test_a_fresh_personal_model_is_the_pretrained_one_and_its_users_move_at_once(
+    architecture: Architecture,
+) -> None:
+    pretrained = tiny("agnostic")
+    model = tiny(architecture, seed=1)
+    model.shared.load_state_dict(pretrained.shared.state_dict())
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2], [1, 7, 7, 7, 2]])
+    assert model.pay(batch).nats.tolist() == pretrained.pay(batch).nats.tolist()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    moved = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss, taken = model.loss(batch)
+        loss.backward()
+        assert taken.vectors.grad is not None
+        moved.append(float(taken.vectors.grad.abs().max()))
+        optimizer.step()
+    assert moved[0] == 0  # a fresh residual says nothing, so nothing can be learned of users yet
+    assert moved[1] > 0
+
+
+def test_the_loss_is_the_mean_over_posts_of_the_mean_over_tokens() -> None:
+    model = awake(tiny("adapters"))
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2], [1, 7, 7, 7, 3, 3, 2]], [3, 0, 3])
+    paid = model.pay(batch).nats
+    expected = np.mean(paid / (batch.lengths - 1))
+    loss, _ = model.loss(batch)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_long_posts_are_trained_on_their_beginning_and_scored_whole() -> None:
+    model = awake(tiny("adapters", longest=4))
+    long, short = batch_of([[1, 4, 5, 6, 7, 2]], [3]), batch_of([[1, 4, 5, 6]], [3])
+    assert model.loss(long)[0].item() == pytest.approx(model.loss(short)[0].item(), rel=1e-6)
+    assert model.pay(long).nats[0] > model.pay(short).nats[0]
+
+
+def test_paying_changes_nothing() -> None:
+    model = awake(tiny("adapters")).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2]], [3, 77])
+    tokens = batch.tokens.copy()
+    first, second = model.pay(batch).nats, model.pay(batch).nats
+    assert first.tolist() == second.tolist()
+    assert (batch.tokens == tokens).all()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert len(model.users) == 9 and model.training
+
+
+def test_users_share_nothing_but_the_shared() -> None:
+    model = awake(tiny("adapters"))
+    batch = batch_of([[1, 4, 5, 2]] * 2, [3, 4])
+    loss, taken = model.loss(batch_of([[1, 4, 5, 2]], [3]))
+    loss.backward()
+    assert taken.rows.tolist() == [3]
+    before = model.pay(batch).nats
+    model.users.put(torch.tensor([3]), torch.ones(1, 4))
+    after = model.pay(batch).nats
+    assert after[0] != before[0] and after[1] == before[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(tokens=st.integers(1, 40), chunk=st.integers(1, 50), seed=st.integers(0, 99))
+def test_the_chunked_loss_has_the_value_and_gradient_of_the_plain_one(
+    tokens: int, chunk: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    leaves = [torch.randn(tokens, 6), torch.randn(11, 6), torch.randn(11)]
+    plain = [leaf.double().requires_grad_() for leaf in leaves]
+    ours = [leaf.double().requires_grad_() for leaf in leaves]
+    targets, weights = torch.randint(0, 11, (tokens,)), torch.rand(tokens).double()
+    logits = plain[0] @ plain[1].T + plain[2]
+    costs = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    expected = (costs * weights).sum()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(softmax, "CHUNK", chunk)
+        found = softmax.weighted_loss(ours[0], ours[1], ours[2], targets, weights)
+        alone = softmax.nats(ours[0].detach(), ours[1], ours[2], targets)
+    assert torch.allclose(alone, costs)
+    assert torch.allclose(found, expected)
+    (3 * expected).backward()
+    (3 * found).backward()
+    for mine, reference in zip(ours, plain, strict=True):
+        assert mine.grad is not None and reference.grad is not None
+        assert torch.allclose(mine.grad, reference.grad)
+
+
+def test_a_uniform_model_pays_the_logarithm_of_the_pieces() -> None:
+    model = tiny("agnostic")
+    torch.nn.init.zeros_(model.shared.embedding)
+    torch.nn.init.zeros_(model.shared.output_bias)
+    paid = model.pay(batch_of([[1, 4, 5, 2]]))
+    assert paid.nats[0] == pytest.approx(3 * math.log(PIECES))
+
+
+def test_inputs_and_targets_are_a_step_apart() -> None:
+    inputs, targets, lengths = predictions(batch_of([[1, 4, 5, 2], [1, 2]]), longest=3)
+    assert inputs.tolist() == [1, 4, 1]
+    assert targets.tolist() == [4, 5, 2]
+    assert lengths.tolist() == [2, 1]
