@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The CPU build where a configured index has one; see "Choose your torch" in the README.
-TORCH ?= $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+TORCH ?= $(shell grep '^torch==' constraints.txt)
 DEMO := demo
 
 .DEFAULT_GOAL := help

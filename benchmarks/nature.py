@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from firehose.data.clean import URL
 from firehose.data.nature import Nature, population
-from firehose.data.nature_language import URL
 
 Items = TypeVar("Items", bound=Sized)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,9 @@ def write_stream(path: Path, posts: int) -> None:
                 "id": [f"{copy}-{post.id}" for post in block],
                 "user": [f"{copy}-{post.user}" for post in block],
                 "time": [post.time for post in block],
-                "text": [f"{post.text} w{copy}x{hash(post.id) % 997}" for post in block],
+                "text": [
+                    f"{post.text} w{copy}x{zlib.crc32(post.id.encode()) % 997}" for post in block
+                ],
                 "is_retweet": [post.is_retweet for post in block],
             }
             writer.write_table(pa.table(columns).slice(0, posts - copy), row_group_size=65_536)

@@ -127,7 +127,9 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "source": {"ids": ids or None},
         "clean": {
             "min_posts": min_posts,
-            "languages": None if languages is None else languages.split(",") if languages else [],
+            "languages": None
+            if languages is None
+            else [name.strip() for name in languages.split(",") if name.strip()],
             "mentions": mentions,
         },
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
@@ -201,7 +203,7 @@ def _report(prepared: "Prepared") -> None:
 def _print(*things: Any) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     for thing in things:
         console.print(thing)
 

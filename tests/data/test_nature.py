@@ -14,8 +14,9 @@ from nltk.tokenize import TweetTokenizer
 from numpy.typing import NDArray
 
 from firehose.data import truth as truth_module
+from firehose.data.clean import URL
 from firehose.data.nature import YEAR, Nature, Table, population
-from firehose.data.nature_language import CLASSES, TOPICAL, URL, grammar
+from firehose.data.nature_language import CLASSES, TOPICAL, grammar
 from firehose.data.post import Post
 from firehose.data.truth import EOT
 from firehose.errors import FirehoseError

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nltk.tokenize import TweetTokenizer
 
 from conftest import INLINE, prepared, simple_posts, write_posts
-from firehose.data import reading, settling
+from firehose.data import encoding, reading, settling
 from firehose.data.corpus import Corpus
 from firehose.data.plan import Plan, make_plan
 from firehose.data.post import Post
@@ -109,8 +109,11 @@ def test_every_post_is_in_exactly_one_place(
         "split": {"seed": seed, "pretrain_before": before},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("firehose.data.prepare.PARTS", 3)
-        patch.setattr("firehose.data.reading.PARTS", 3)
+        patch.setattr(reading, "PARTS", 3)
+        patch.setattr(reading, "PART", 40)  # so that large parts are dealt again
+        patch.setattr(encoding, "SLICE", 16)
+        patch.setattr(encoding, "SAMPLE", 4)
+        patch.setattr(settling, "SAMPLE", 4)
         plan = make_plan([write_posts(folder / "posts.jsonl", posts)], **tables)
         places, removed = reference(posts, plan)
         users_left = any(places[name] for name in ("train", "validation", "test"))
@@ -216,12 +219,12 @@ def test_a_listed_post_is_kept_in_its_split_whatever_it_is(tmp_path: Path) -> No
         def read(self, _: Any) -> Any:
             return iter(posts)
 
-    shard = reading.read_shard(Fixed(), folder, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
-    part = shard["parts"][0]
-    told = settling.settle_part(make_plan(source="nature"), tmp_path, [shard], {"part": part})
+    shard = reading.read_shard(Fixed(), folder, 99, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
+    (task,) = (task for task in reading.parts([shard]) if task["part"] == shard["batches"][0][0])
+    told = settling.settle_part(make_plan(source="nature"), tmp_path, [shard], task)
     import pyarrow.parquet as pq
 
-    kept = pq.read_table(tmp_path / "posts" / f"{part:02}.parquet")
+    kept = pq.read_table(tmp_path / "posts" / f"{task['part']:06}.parquet")
     assert told["posts"] == [0, 0, 0, 0, 0]
     assert Counter(kept["split"].to_pylist()) == {0: 3, 1: 3, 2: 3}
 
@@ -315,6 +318,7 @@ def test_half_a_surrogate_pair_is_mended(tmp_path: Path) -> None:
         def read(self, _: Any) -> Iterator[Post]:
             yield Post("1", "ann", 0, "half a smile \ud83d here")
 
-    shard = reading.read_shard(Broken(), tmp_path, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
-    table = reading.read_part(tmp_path, [shard], shard["parts"][0])
+    shard = reading.read_shard(Broken(), tmp_path, 99, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
+    (task,) = (task for task in reading.parts([shard]) if task["part"] == shard["batches"][0][0])
+    table = reading.read_part(tmp_path, [shard], task)
     assert table["text"].to_pylist() == ["half a smile \ufffd here"]

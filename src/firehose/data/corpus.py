@@ -25,11 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from firehose.batch import Batch, gather
+from firehose.data.post import USER_SPLITS
 from firehose.data.vocab import Vocabulary
 from firehose.errors import FirehoseError
 
 SCHEMA = 1
-SPLITS = ("train", "validation", "test", "pretrain")
+SPLITS = (*USER_SPLITS, "pretrain")
 # A corpus up to this size is read and compared with its checksums whenever it is opened (a
 # fraction of a second); of a larger one only the sizes, and the rest by `firehose check`.
 CHECKED_WHEN_OPENED = 256 * 2**20
@@ -184,26 +185,40 @@ class Corpus:
         self.manifest = _read_manifest(self.path)
         size = sum(file.bytes for file in self.manifest.files.values())
         self.check(contents=size <= CHECKED_WHEN_OPENED if check is None else check)
-        self.splits = {
-            name: _open_split(self.path / name) for name in SPLITS if name in self.manifest.posts
-        }
+        self.splits = {name: self._open(name) for name in SPLITS if name in self.manifest.posts}
+
+    def _open(self, name: str) -> Split:
+        """A split's columns, mapped; that they fit each other is known without reading them."""
+        files = [file for file in self.manifest.files if file.startswith(f"{name}/")]
+        try:
+            columns = {
+                Path(file).stem: np.load(self.path / file, mmap_mode="r", allow_pickle=False)
+                for file in files
+            }
+            split = Split(name, **columns)
+        except (ValueError, TypeError, OSError):
+            raise self._damaged(f"the columns of {name} cannot be read") from None
+        posts = self.manifest.posts[name]
+        lengths = {len(column) for column in (split.user, split.time, split.words, split.key)}
+        ends = (int(split.offsets[0]), int(split.offsets[-1])) if len(split.offsets) else ()
+        if lengths != {posts} or len(split.offsets) != posts + 1 or ends != (0, len(split.tokens)):
+            raise self._damaged(f"the columns of {name} do not fit each other")
+        return split
+
+    def _damaged(self, how: str) -> FirehoseError:
+        return FirehoseError(f"{self.path} is damaged: {how}; prepare the corpus again.")
 
     def check(self, contents: bool = True) -> None:
         """Refuse a corpus whose files are missing or cut, or (``contents``) altered."""
         for name, file in self.manifest.files.items():
             path = self.path / name
-            remedy = "prepare the corpus again"
             if not path.is_file():
-                raise FirehoseError(f"{self.path} is damaged: {name} is missing; {remedy}.")
-            if path.stat().st_size != file.bytes:
-                raise FirehoseError(
-                    f"{self.path} is damaged: {name} has {path.stat().st_size:,} bytes "
-                    f"instead of {file.bytes:,}; {remedy}."
-                )
+                raise self._damaged(f"{name} is missing")
+            size = path.stat().st_size
+            if size != file.bytes:
+                raise self._damaged(f"{name} has {size:,} bytes instead of {file.bytes:,}")
             if contents and sha256(path) != file.sha256:
-                raise FirehoseError(
-                    f"{self.path} is damaged: {name} does not match its checksum; {remedy}."
-                )
+                raise self._damaged(f"{name} does not match its checksum")
 
     def stream(self, size: int) -> Stream:
         """The training posts in time order, ``size`` at a time."""
@@ -252,6 +267,15 @@ def _read_manifest(path: Path) -> Manifest:
     return manifest
 
 
-def _open_split(path: Path) -> Split:
-    columns = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
-    return Split(path.name, **columns)
+def is_corpus(path: Path) -> bool:
+    """Whether a folder is a corpus, or the two that ``split.small`` makes."""
+    folders = [path] if (path / "manifest.json").exists() else [path / "large", path / "small"]
+    try:
+        return bool([_read_manifest(folder) for folder in folders])
+    except FirehoseError:
+        return False
+
+
+def check(path: str | Path) -> Corpus:
+    """Open a corpus and compare every byte of it with its checksums."""
+    return Corpus(path, check=True)

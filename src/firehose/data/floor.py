@@ -15,6 +15,9 @@ from firehose.data.corpus import Floor
 from firehose.data.encoding import members, read_raw, read_slice, write_raw
 from firehose.data.engine import Task
 from firehose.data.plan import Plan
+from firehose.data.post import USER_SPLITS
+
+LONGEST = 1_000  # characters no simulated post reaches; to drop long ones would bias the rest
 
 
 def is_known(plan: Plan) -> bool:
@@ -25,6 +28,7 @@ def is_known(plan: Plan) -> bool:
         and plan.clean.drop_replies
         and plan.clean.languages == ("en",)
         and plan.clean.mentions == "keep"
+        and plan.clean.max_characters >= LONGEST
     )
 
 
@@ -33,7 +37,7 @@ def tally(plan: Plan, folder: Path, corpus: str, users: Sequence[str]) -> None:
     truth = plan.source.truth()
     assert truth is not None
     counts = truth.tally([], np.empty(0, np.int64))
-    for split in ("train", "validation", "test"):
+    for split in USER_SPLITS:
         blocks = [
             read_raw(folder, f"{corpus}/{split}", "user", np.int32),
             read_raw(folder, f"{corpus}/{split}", "time", np.int64),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-URL = "<URL>"
+from firehose.data.clean import URL
 
 CLOSED = {  # the most frequent first; no word is in two classes
     "pronoun": "i you it we they he she this that everyone someone nobody i'm you're it's",

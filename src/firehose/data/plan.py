@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from firehose.config import Section, merge, overrides, read_toml
 from firehose.data.sources import Source, find, recognise
+from firehose.errors import FirehoseError
 
 
 class Cleaning(Section):
@@ -90,7 +91,12 @@ def make_plan(
     values = read_toml(Path(config)) if config else {}
     given = merge(tables, overrides(assignments))
     values = merge(values, given)
-    table = dict(values.get("source", {}))
+    table = values.get("source", {})
+    if not isinstance(table, dict):
+        raise FirehoseError(f"source = {table!r} is no table; write source.kind = {table!r}.")
+    table = dict(table)
+    if isinstance(table.get("paths"), str):
+        table["paths"] = [table["paths"]]
     if paths:
         table["paths"] = [str(path) for path in paths]
     table["kind"] = source or table.get("kind") or recognise(table.get("paths", ()))

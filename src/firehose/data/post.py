@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+USER_SPLITS = ("train", "validation", "test")  # where a user's post can be
+
 
 class Post(NamedTuple):
     """One short text by one user at one moment, as a source delivers it."""
@@ -13,7 +15,7 @@ class Post(NamedTuple):
     language: str | None = None  # ISO 639-1 where the source states it; None: to be detected
     is_retweet: bool = False  # explicitly marked as such
     is_reply: bool = False
-    split: str | None = None  # "train", "validation" or "test" where a published list rules
+    split: str | None = None  # one of USER_SPLITS, where a published list rules
 
 
 class Skip(NamedTuple):

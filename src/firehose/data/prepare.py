@@ -1,7 +1,8 @@
 """Any stream of posts becomes a corpus: read, settle, spell, encode, put together.
 
 Each stage hands files to the next, in a workspace beside the result, and each task of a stage
-holds a bounded number of posts, so memory does not grow with the stream:
+holds a bounded number of posts, so memory does not grow with the stream, unless a single user
+or a single moment has most of it:
 
 1. *read* — shards of the source → posts, dealt into parts by user;
 2. *settle* — parts → cleaned and split posts, in time order within the part;
@@ -31,11 +32,12 @@ from firehose.data.corpus import (
     Manifest,
     Step,
     VocabularyRecord,
+    is_corpus,
     sha256,
 )
 from firehose.data.engine import Runner, Task, run
 from firehose.data.plan import Plan
-from firehose.data.reading import PARTS, read_shard
+from firehose.data.reading import parts, read_shard
 from firehose.data.settling import settle_part, steps
 from firehose.data.vocab import MOST_WORDS, Vocabulary
 from firehose.data.workspace import workspace
@@ -83,19 +85,28 @@ def prepare(
     are two corpora, ``out/small`` and ``out/large``. ``strict`` stops at the first record that
     cannot be read; ``replace`` lets an older corpus go.
     """
-    out = Path(out)
-    if replace and out.exists() and not any(out.glob("**/manifest.json")):
+    out = Path(out).absolute()
+    if replace and out.exists() and not is_corpus(out):
         raise FirehoseError(f"{out} is not a corpus, so --replace leaves it alone.")
     names = ["large", "small"] if plan.split.small else ["corpus"]
+    if plan.vocabulary.model:
+        Vocabulary.load(plan.vocabulary.model)  # what is wrong with it is best known at once
     with workspace(out, replace) as folder:
         read, settled = _read_and_settle(plan, folder, execution, strict)
         account = _account(plan, read, settled)
         users = _number_users(folder, names)
-        if not all(map(len, users)):
+        if not any(map(len, users)):
             raise FirehoseError(_nobody(plan, account))
+        for name, own_users in zip(names, users, strict=True):
+            if not len(own_users):
+                raise FirehoseError(
+                    f"None of {sum(map(len, users)):,} users falls into the {name} corpus; choose "
+                    f"another share than --small {plan.split.small}, or another --seed."
+                )
         with announce("making the vocabulary"):
-            _make_vocabulary(plan, folder, execution.runner)
-            words = wordcount.by_category(folder / "words", names, execution.runner)
+            counts = wordcount.count_words(folder / "words")
+            _make_vocabulary(plan, folder, counts)
+            words = wordcount.by_category(counts, names)
         slices = encoding.slices([time for part in settled for time in part["times"]])
         encode = partial(encoding.encode_slice, folder, names)
         encoded = execution.each(encode, slices, "encoding")
@@ -106,10 +117,10 @@ def prepare(
         with announce("putting the corpus together"):
             (folder / "config.toml").write_text(plan.to_toml(), encoding="utf-8")
             for name, own_users, own_words in zip(names, users, words, strict=True):
-                counts = encoding.counts(encoded, name)
+                sizes = encoding.counts(encoded, name)
                 told = account | {"words": own_words, "config": plan.public()}
                 result = folder / "result" / (name if plan.split.small else "")
-                _assemble(folder, result, own_users, counts, told)
+                _assemble(folder, result, own_users, sizes, told)
     places = [out / name for name in sorted(names)] if plan.split.small else [out]
     return Prepared([Corpus(place) for place in places], _examples(read))
 
@@ -122,11 +133,11 @@ def _read_and_settle(
         (folder / stage).mkdir()
     with announce("finding the posts"):
         shards = [{"number": n, "shard": shard} for n, shard in enumerate(plan.source.shards())]
-    spool = partial(read_shard, plan.source, folder / "read", strict)
+    longest = plan.clean.max_characters
+    spool = partial(read_shard, plan.source, folder / "read", longest, strict)
     read = execution.each(spool, shards, "reading")
     settle = partial(settle_part, plan, folder, read)
-    parts = [{"part": part} for part in range(PARTS)]
-    return read, execution.each(settle, parts, "cleaning and splitting")
+    return read, execution.each(settle, parts(read), "cleaning and splitting")
 
 
 def _examples(read: Sequence[Task]) -> dict[str, str]:
@@ -182,13 +193,13 @@ def _number_users(folder: Path, names: Sequence[str]) -> list[pa.Table]:
     return numbered
 
 
-def _make_vocabulary(plan: Plan, folder: Path, runner: Runner) -> None:
+def _make_vocabulary(plan: Plan, folder: Path, counts: pa.Table) -> None:
     """The vocabulary that is given, or one made from the text to train on."""
     if plan.vocabulary.model:
         vocabulary = Vocabulary.load(plan.vocabulary.model)
     else:
-        counts = wordcount.most_frequent(folder / "words", MOST_WORDS, runner)
-        vocabulary = Vocabulary.train(counts, plan.vocabulary.size)
+        frequent = wordcount.most_frequent(counts, MOST_WORDS)
+        vocabulary = Vocabulary.train(frequent, plan.vocabulary.size)
     (folder / "vocabulary.model").write_bytes(vocabulary.model)
 
 
@@ -215,7 +226,7 @@ def _assemble(
     known = {
         name: floor.floor_of(folder, place)
         for name, place in splits.items()
-        if encoding.has_raw(folder, place, "floor")
+        if counts[place].posts and encoding.has_raw(folder, place, "floor")
     }
     manifest = Manifest(
         version=firehose.__version__,

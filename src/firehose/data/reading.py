@@ -1,8 +1,8 @@
 """First stage of preparing: a shard of the source becomes a spool file, ordered by user.
 
-Users are dealt into a fixed number of parts by a hash of their name. Everything that concerns
-a user (how many posts there are, which of them are held out) is then decided within one part,
-in memory that does not grow with the whole stream.
+Users are dealt into parts by a hash of their name, and a part that is too large is dealt again.
+Everything that concerns a user (how many posts there are, which of them are held out) is then
+decided within one part, in memory that does not grow with the stream.
 """
 
 import hashlib
@@ -21,13 +21,14 @@ from firehose.data.sources import Source
 from firehose.errors import FirehoseError
 
 PARTS = 64
+PART = 500_000  # posts, about: what is settled at once
 ROWS = 32_768  # posts held in memory while reading
 COLUMNS = pa.schema(
     [
         ("id", pa.string()),
         ("user", pa.string()),
         ("time", pa.int64()),
-        ("text", pa.string()),
+        ("text", pa.large_string()),  # 32 bits end at 2 GB
         ("language", pa.string()),
         ("is_retweet", pa.bool_()),
         ("is_reply", pa.bool_()),
@@ -36,18 +37,22 @@ COLUMNS = pa.schema(
 )
 
 
-def read_shard(source: Source, folder: Path, strict: bool, task: Task) -> Task:
-    """Spool the posts of ``task["shard"]`` and count what was skipped, by reason."""
+def read_shard(source: Source, folder: Path, longest: int, strict: bool, task: Task) -> Task:
+    """Spool the posts of ``task["shard"]`` and count what was skipped, by reason.
+
+    Of a text over ``longest`` characters only as much is kept as shows that it is.
+    """
     path = folder / f"{task['number']:06}.arrow"
     skipped: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    parts: list[int] = []
+    batches: list[tuple[int, int]] = []  # part and posts of each record batch
     read = 0
 
     def posts() -> Iterator[Post]:
         for record in source.read(task["shard"]):
             if isinstance(record, Post):
-                yield record
+                is_long = len(record.text) > longest
+                yield record._replace(text=record.text[: longest + 1]) if is_long else record
                 continue
             if strict and not record.expected:
                 raise FirehoseError(f"{record.where}: {record.reason} (--strict stops here).")
@@ -60,56 +65,78 @@ def read_shard(source: Source, folder: Path, strict: bool, task: Task) -> Task:
         while block := list(islice(stream, ROWS)):
             read += len(block)
             for part, batch in _by_part(block):
-                parts.append(part)
+                batches.append((part, len(batch)))
                 writer.write_batch(batch)
-    return {"number": task["number"], "posts": read, "parts": parts} | {
+    return {"number": task["number"], "posts": read, "batches": batches} | {
         "skipped": dict(skipped),
         "examples": examples,
     }
 
 
-def read_part(folder: Path, shards: Sequence[Task], part: int) -> pa.Table:
-    """All posts of the users of one part, in the order of the source."""
-    batches: list[pa.RecordBatch] = []
+def parts(shards: Sequence[Task]) -> list[Task]:
+    """What is to be settled: each part, or, where it is too large, its shares."""
+    sizes = np.zeros(PARTS, np.int64)
     for shard in shards:
-        wanted = [number for number, of in enumerate(shard["parts"]) if of == part]
+        for part, posts in shard["batches"]:
+            sizes[part] += posts
+    shares = [
+        {"residue": part + PARTS * share, "modulus": PARTS * count}
+        for part, count in enumerate(np.maximum(-(-sizes // PART), 1).tolist())
+        for share in range(count)
+    ]
+    return [{"part": number} | share for number, share in enumerate(shares)]
+
+
+def read_part(folder: Path, shards: Sequence[Task], task: Task) -> pa.Table:
+    """All posts of the users of one task of ``parts``, in the order of the source."""
+    batches: list[pa.RecordBatch] = []
+    part = task["residue"] % PARTS
+    for shard in shards:
+        wanted = [number for number, (of, _) in enumerate(shard["batches"]) if of == part]
         if wanted:
             with pa.OSFile(str(folder / f"{shard['number']:06}.arrow"), "rb") as file:
                 reader = pa.ipc.open_file(file)
-                batches += [reader.get_batch(number) for number in wanted]
+                batches += [_share(reader.get_batch(number), task) for number in wanted]
     return pa.Table.from_batches(batches, COLUMNS)
+
+
+def _share(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
+    if task["modulus"] == PARTS:
+        return batch
+    users = batch.column("user").to_pylist()
+    return batch.filter(pa.array([hash64(u) % task["modulus"] == task["residue"] for u in users]))
 
 
 def hash64(text: str) -> int:
     """A 64-bit hash that is the same on every machine."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _by_part(posts: Sequence[Post]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The posts as one record batch for each part that has any; their order is kept within."""
+    try:
+        arrays = _arrays(posts)
+    except UnicodeEncodeError:  # half of a surrogate pair, as "\ud83d" in JSON; not text
+        posts = [Post(*map(_mend, post)) for post in posts]
+        arrays = _arrays(posts)
     known: dict[str, int] = {}
     for post in posts:
         if post.user not in known:
             known[post.user] = hash64(post.user) % PARTS
     part = np.fromiter((known[post.user] for post in posts), np.int64, len(posts))
     order = np.argsort(part, kind="stable")
-    arrays = [
-        _array(column, field.type)
-        for column, field in zip(zip(*posts, strict=True), COLUMNS, strict=True)
-    ]
     whole = pa.RecordBatch.from_arrays(arrays, schema=COLUMNS).take(pa.array(order))
     bounds = np.searchsorted(part[order], np.arange(PARTS + 1))
     for number in np.flatnonzero(np.diff(bounds)):
         yield int(number), whole.slice(bounds[number], bounds[number + 1] - bounds[number])
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except UnicodeEncodeError:  # half of a surrogate pair, as "\\ud83d" in JSON; not text
-        return pa.array([_mend(value) for value in values], kind)
+def _arrays(posts: Sequence[Post]) -> list[pa.Array]:
+    columns = zip(zip(*posts, strict=True), COLUMNS, strict=True)
+    return [pa.array(values, field.type) for values, field in columns]
 
 
-def _mend(text: str | None) -> str | None:
-    return text and text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _mend(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

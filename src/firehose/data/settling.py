@@ -44,7 +44,7 @@ def steps(clean: Cleaning) -> list[str]:
 
 def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) -> Task:
     """Clean and split the posts of part ``task["part"]``; spool what stays, in time order."""
-    posts = read_part(folder / "read", shards, task["part"])
+    posts = read_part(folder / "read", shards, task)
     key = np.fromiter(map(hash64, posts["id"].to_pylist()), np.uint64, len(posts))
     names = pc.unique(posts["user"]).sort()
     user = pc.index_in(posts["user"], names).to_numpy()
@@ -68,7 +68,7 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
     )
     columns = {"time": when[kept], "key": key[kept], "user": user[kept].astype(np.int32)}
     columns |= {"split": split, "small": small, "words": length, "text": cleaned}
-    name = f"{task['part']:02}.parquet"
+    name = f"{task['part']:06}.parquet"
     pq.write_table(pa.table(columns), folder / "posts" / name, row_group_size=CHUNK)
     pq.write_table(_users(names, columns), folder / "users" / name)
     pq.write_table(counts, folder / "words" / name)
@@ -93,13 +93,18 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArr
                 fates.append(EMPTY)
             elif listed[len(fates)]:
                 fates.append(KEPT)
-            elif clean.languages and (stated or language.detect(text)) not in clean.languages:
+            elif clean.languages and _code(stated or language.detect(text)) not in clean.languages:
                 fates.append(FOREIGN)
             elif (is_retweet and clean.drop_retweets) or (is_reply and clean.drop_replies):
                 fates.append(REPEATED)
             else:
                 fates.append(KEPT)
     return np.array(fates, np.uint8)
+
+
+def _code(language: str | None) -> str:
+    """“en” of “EN”, “en-US” and “en_GB”."""
+    return (language or "").lower().replace("_", "-").partition("-")[0]
 
 
 @functools.cache

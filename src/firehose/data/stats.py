@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
+from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
 from firehose.figures import compact
 from firehose.page import Published, Table, terminal
@@ -22,7 +23,6 @@ from firehose.page import Published, Table, terminal
 if TYPE_CHECKING:
     import rich.table
 
-USER_SPLITS = ("train", "validation", "test")
 SAMPLE = 24  # users in the figure of activity
 COLUMNS = 200  # at most, of time in the figure of activity
 CHUNK = 1 << 20  # posts looked at together

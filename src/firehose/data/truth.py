@@ -17,12 +17,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from firehose.data.clean import MENTION
 from firehose.data.nature import Floats, Integers, Nature, population
 from firehose.data.nature_language import END, TOPICAL
 from firehose.errors import FirehoseError
 
 EOT = "<EOT>"
-MENTION = "<MENTION>"
 CHUNK_POSTS = 4_096
 CHUNK_OWNERS = 200_000  # pairs of a word and a user who owns it: about 20 MB a table, 12 topics
 
@@ -156,7 +156,11 @@ class Truth:
         summed = np.empty((self.nature.eras, most, self.nature.topics))
         for topical in range(most):
             weighed = prior * (1 - everyone.strength) ** topical
-            early, end = (weighed @ everyone.mixtures[:, side] for side in (0, 1))
+            early, end = (
+                # Not @: the last bits of BLAS depend on its number of threads.
+                np.einsum("eu,uz->ez", weighed, everyone.mixtures[:, side])
+                for side in (0, 1)
+            )
             summed[:, topical] = (1 - late) * early + late * end
         return summed
 

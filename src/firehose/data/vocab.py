@@ -13,10 +13,10 @@ import sentencepiece
 from numpy.typing import NDArray
 from sentencepiece import sentencepiece_model_pb2
 
+from firehose.data.clean import MENTION, URL
 from firehose.errors import FirehoseError
 
 DEFAULT_SIZE = 32_000
-URL, MENTION = "<URL>", "<MENTION>"
 # Unigram training looks at each different word once, weighted by its count; beyond this many
 # the rarest are left out, which bounds time and memory and changes no piece worth having.
 MOST_WORDS = 400_000
@@ -47,9 +47,11 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
         """All posts side by side, each from <SOT> to <EOT>, and the length of each."""
+        # SentencePiece spells a space so; a post that does would lose a word.
+        texts = [text.replace("▁", "_") for text in texts]
         for name, spelling in self._respelled.items():
             texts = [text.replace(name, spelling) for text in texts]
-        posts = self._processor.encode(list(texts), num_threads=1)
+        posts = self._processor.encode(texts, num_threads=1)
         around = ((self.sot,), (self.eot,))
         pieces = itertools.chain.from_iterable(
             itertools.chain(around[0], post, around[1]) for post in posts
@@ -80,10 +82,13 @@ class Vocabulary:
     def load(cls, path: Path) -> Self:
         """A SentencePiece ``.model`` file."""
         try:
-            return cls(path.read_bytes())
+            model = path.read_bytes()
+            if not model:  # which SentencePiece takes for a model without pieces
+                raise RuntimeError
+            return cls(model)
         except OSError as error:
             raise FirehoseError(f"Cannot read the vocabulary {path}: {error.strerror}.") from None
-        except RuntimeError:
+        except (RuntimeError, IndexError):
             raise FirehoseError(f"{path} is not a SentencePiece model.") from None
 
     @classmethod
@@ -127,6 +132,7 @@ def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
             vocab_size=size,
             character_coverage=0.99995,
             byte_fallback=True,
+            normalization_rule_name="identity",  # every character costs something and comes back
             bos_piece="<SOT>",
             eos_piece="<EOT>",
             user_defined_symbols=[URL, MENTION],

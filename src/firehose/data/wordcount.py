@@ -2,34 +2,53 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from firehose.data.clean import category
 from firehose.data.corpus import WordCount
-from firehose.data.engine import Runner, start
 
 CATEGORIES = ("words", "hashtags", "mentions", "emoji", "URLs", "other")
+CHUNK = 65_536  # words held as Python strings at a time
 
 
-def most_frequent(folder: Path, limit: int, runner: Runner) -> list[tuple[str, int]]:
+def count_words(folder: Path) -> pa.Table:
+    """The counts of all parts together: word, small, training, total."""
+    whole: pa.Table | None = None
+    waiting: list[pa.Table] = []
+    for path in sorted(folder.glob("*.parquet")):
+        waiting.append(pq.read_table(path))
+        # Summed whenever as many rows have come as there are words, so that the work stays in
+        # proportion to the input and the memory to the number of different words.
+        if whole is None or sum(map(len, waiting)) > len(whole):
+            whole = _summed([whole, *waiting] if whole else waiting)
+            waiting = []
+    return _summed([whole, *waiting] if whole else waiting)
+
+
+def _summed(tables: Sequence[pa.Table]) -> pa.Table:
+    summed = pa.concat_tables(tables).group_by(["word", "small"], use_threads=False)
+    counts = summed.aggregate([("training", "sum"), ("total", "sum")])
+    return counts.rename_columns(["word", "small", "training", "total"])
+
+
+def most_frequent(counts: pa.Table, limit: int) -> list[tuple[str, int]]:
     """The words to train on with their counts, most frequent first."""
-    daft = start(runner)
-    counts = _read(daft, folder).groupby("word").agg(daft.col("training").sum())
-    counts = counts.where(daft.col("training") > 0)
-    counts = counts.sort(["training", "word"], desc=[True, False]).limit(limit)
-    table = counts.to_pydict()
-    return list(zip(table["word"], table["training"], strict=True))
+    trained = counts.filter(pc.field("training") > 0).group_by("word", use_threads=False)
+    trained = trained.aggregate([("training", "sum")]).rename_columns(["word", "training"])
+    trained = trained.sort_by([("training", "descending"), ("word", "ascending")])[:limit]
+    return list(zip(trained["word"].to_pylist(), trained["training"].to_pylist(), strict=True))
 
 
-def by_category(folder: Path, corpora: Sequence[str], runner: Runner) -> list[dict[str, WordCount]]:
+def by_category(counts: pa.Table, corpora: Sequence[str]) -> list[dict[str, WordCount]]:
     """For each corpus, the number of words and of different words in each category."""
-    daft = start(runner)
-    counts = _read(daft, folder).groupby("word", "small").agg(daft.col("total").sum())
     tokens = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
     unique = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
-    for batch in counts.where(daft.col("total") > 0).to_arrow_iter():
-        columns = [batch.column(name).to_pylist() for name in ("word", "small", "total")]
-        for word, small, total in zip(*columns, strict=True):
+    used = counts.filter(pc.field("total") > 0).select(["word", "small", "total"])
+    for batch in used.to_batches(CHUNK):
+        for word, small, total in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             kind = category(word)
             tokens[small][kind] += total
             unique[small][kind] += 1
@@ -37,7 +56,3 @@ def by_category(folder: Path, corpora: Sequence[str], runner: Runner) -> list[di
         {kind: WordCount(tokens=count[kind], unique=different[kind]) for kind in CATEGORIES}
         for count, different in zip(tokens, unique, strict=True)
     ]
-
-
-def _read(daft: Any, folder: Path) -> Any:
-    return daft.read_parquet(str(folder / "*.parquet"))

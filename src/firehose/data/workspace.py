@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import glob
 import os
 import secrets
 import shutil
@@ -18,33 +19,76 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     A run that is killed leaves only its folder behind, hidden beside ``out``; the next run for
     the same ``out`` removes it. A folder that a living run is using is locked, and left alone.
     """
-    if out.exists() and not replace:
-        raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in out.parent.glob(f".{out.name}.partial-*"):
-            _remove_unless_used(leftover)
-        folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
-        folder.mkdir()
+        with _locked(out.parent):  # or another run could take a folder just made for a leftover
+            for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
+                _clear(leftover, out)
+            _refuse_existing(out, replace)
+            folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
+            folder.mkdir()
+            lock = os.open(folder, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         raise FirehoseError(f"Cannot write to {out.parent}: {error.strerror}.") from None
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield folder
-            _publish(folder, out)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+        _publish(folder, out, replace)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
-def _publish(folder: Path, out: Path) -> None:
-    """Everything to disk first, then one rename."""
-    for path in (folder / "result").rglob("*"):
+def _refuse_existing(out: Path, replace: bool) -> None:
+    if out.exists() and not replace:
+        raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
+
+
+def _publish(folder: Path, out: Path, replace: bool) -> None:
+    """Everything to disk first, then a rename."""
+    result, replaced = folder / "result", folder / "replaced"
+    for path in (result, *result.rglob("*")):
         _sync(path)
-    if out.exists():
-        out.rename(folder / "replaced")
-    (folder / "result").rename(out)
+    with _locked(out.parent):
+        _refuse_existing(out, replace)  # it may have appeared meanwhile
+        if out.exists():
+            out.rename(replaced)
+        try:
+            result.rename(out)
+        except OSError:
+            _restore(folder, out)
+            raise
     _sync(out.parent)
+
+
+def _restore(folder: Path, out: Path) -> None:
+    """Undo a replacement that ended half-way: the old corpus was moved, the new one was not."""
+    if (folder / "replaced").exists() and not out.exists():
+        (folder / "replaced").rename(out)
+
+
+def _clear(folder: Path, out: Path) -> None:
+    """Remove the folder of a run that is dead."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return  # it lives
+    else:
+        _restore(folder, out)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync(path: Path) -> None:
@@ -53,11 +97,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _remove_unless_used(folder: Path) -> None:
-    with contextlib.suppress(OSError), (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    if not (folder / "lock").exists():  # killed before it was locked, or while being removed
-        shutil.rmtree(folder, ignore_errors=True)

@@ -9,6 +9,7 @@ into memory. `docs/add-a-source.md` shows a whole one.
 import importlib
 import importlib.util
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, SupportsIndex
@@ -82,7 +83,7 @@ class Source(Section):
         if not module.__name__.startswith(_USERS):
             return super().__reduce_ex__(protocol)
         # A worker cannot import a file of the user's by its name: it is told where it lies.
-        return _revive, (f"{module.__file__}:{type(self).__name__}", self.model_dump())
+        return _revive, (f"{module.__file__}:{type(self).__name__}", dict(self))
 
 
 def _revive(place: str, values: dict[str, Any]) -> Source:
@@ -134,7 +135,7 @@ def _load(file: str) -> Any:
     path = Path(file)
     if not path.is_file():
         raise FirehoseError(f"{file} does not exist; a source of your own is FILE.py:Class.")
-    name = f"{_USERS}{path.stem}"
+    name = f"{_USERS}{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path.resolve())

@@ -21,6 +21,8 @@ def label(value: Any) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+# "20130101" is a date of ISO 8601; as seconds it would be a day in 1970.
+_BASIC_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
 
@@ -36,7 +38,7 @@ def moment(value: Any) -> int | None:
     if isinstance(value, str):
         value = value.strip()
         number = _NUMBER.fullmatch(value)
-        if not number:
+        if not number or _BASIC_DATE.fullmatch(value):
             return _iso(value)
         value = float(value) if number[1] or number[2] else int(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -29,7 +29,7 @@ def find_files(
         raise FirehoseError(f"{key} is empty: name {wants}.")
     found: dict[Path, None] = {}
     for name in paths:
-        path = Path(name).expanduser()
+        path = Path(name).expanduser().absolute()  # a worker may be somewhere else
         if path.exists():
             tops = [path]
         elif any(letter in name for letter in "*?["):

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, ClassVar, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -79,8 +79,6 @@ class Git(Source):
     key: str = Field(default="firehose", exclude=True, repr=False, min_length=1)
     branch: str = "HEAD"
     max_characters: int = Field(default=280, ge=1)
-
-    wants: ClassVar[str] = "git repositories"
 
     @field_validator("key")
     @classmethod

@@ -15,10 +15,9 @@ from typing import IO, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from firehose.data.post import USER_SPLITS
 from firehose.data.sources.files import find_files, open_file
 from firehose.errors import FirehoseError
-
-SPLITS = ("train", "validation", "test")
 
 _LISTS = "CSV, Parquet or pickle files of (user, tweet, time), or a folder of them"
 _LIST_NAME = re.compile(r"\.(?:(parquet|pq)|(pkl|pickle|p)|csv(?:\.gz|\.bz2|\.zst)?)$", re.I)
@@ -31,7 +30,7 @@ class Published(NamedTuple):
 
     tweets: NDArray[np.int64]  # (n,)
     users: NDArray[np.uint32]  # (n,) the user ids, folded to 32 bits: only ever compared
-    splits: NDArray[np.uint8]  # (n,) indices into SPLITS
+    splits: NDArray[np.uint8]  # (n,) indices into USER_SPLITS
 
     def split_of(self, tweet: str, user: str) -> str | None:
         """The split of a tweet; None if it is not listed, ``""`` if as another user's."""
@@ -43,7 +42,7 @@ class Published(NamedTuple):
             return None
         if not user.isdecimal() or self.users[place] != _folded(int(user)):
             return ""
-        return SPLITS[self.splits[place]]
+        return USER_SPLITS[self.splits[place]]
 
 
 def list_files(paths: Sequence[str]) -> list[Path]:
@@ -187,7 +186,7 @@ class _PlainUnpickler(pickle.Unpickler):
 def _split_code(split: Any, path: Path) -> int:
     if split not in _SPLIT_CODE:
         raise FirehoseError(
-            f"{path} names a split {split!r}: write one of {', '.join(SPLITS)} there."
+            f"{path} names a split {split!r}: write one of {', '.join(USER_SPLITS)} there."
         )
     return _SPLIT_CODE[split]
 
