@@ -1,7 +1,12 @@
 """The command line: helpful when asked, one sentence when something is wrong."""
 
+import bz2
+import hashlib
+import io
+import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -64,6 +69,8 @@ def test_prepare_shows_what_it_removed_and_skipped(tmp_path: Path) -> None:
             "posts.jsonl",
         ),
         (["stats", "."], "is not a corpus"),
+        (["prepare", "posts.jsonl", "--source", "nature", "--out", "x"], "reads no paths"),
+        (["prepare", "--vocab-size", "1", "--out", "x"], "greater than or equal to 270"),
         (["check", "nowhere"], "does not exist"),
     ],
 )
@@ -92,3 +99,64 @@ def test_check_finds_a_flipped_bit(small_corpus: Corpus, tmp_path: Path) -> None
     done = firehose("check", tmp_path / "copy")
     assert done.returncode == 1
     assert "train/tokens.npy does not match its checksum" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["prepare"], ["prepare", "--min-posts", "x", "--out", "y"], ["prepared"]]
+)
+def test_a_wrong_command_line_is_one_sentence_and_status_2(arguments: list[str]) -> None:
+    done = firehose(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
+
+
+def test_published_lists_decide_which_tweets_and_which_split(tmp_path: Path) -> None:
+    when = "Wed Oct 10 20:{:02}:00 +0000 2018"
+    tweets = [
+        {
+            "id_str": str(1000 + n),
+            "user": {"id_str": str(n % 2)},
+            "text": f"tweet number {n} of this user",
+            "created_at": when.format(n),
+            "lang": "ja" if n == 3 else "en",
+            **({"retweeted_status": {}} if n == 5 else {}),
+        }
+        for n in range(40)
+    ]
+    lines = "".join(json.dumps(tweet) + "\n" for tweet in tweets).encode()
+    with tarfile.open(tmp_path / "grab.tar", "w") as tar:
+        member = tarfile.TarInfo("2018/10/10/20/00.json.bz2")
+        packed = bz2.compress(lines)
+        member.size = len(packed)
+        tar.addfile(member, io.BytesIO(packed))
+    lists = {"train": range(20), "valid": range(20, 24), "test": range(24, 29)}
+    (tmp_path / "lists").mkdir()
+    for name, numbers in lists.items():
+        rows = [f"{n % 2},{1000 + n},{when.format(n)}\n" for n in numbers]
+        (tmp_path / "lists" / f"{name}.csv").write_text("user,tweet,time\n" + "".join(rows))
+    done = firehose(
+        "prepare", tmp_path / "grab.tar", "--ids", tmp_path / "lists", "--out", tmp_path / "c"
+    )
+    assert done.returncode == 0, done.stderr
+    corpus = Corpus(tmp_path / "c")
+    assert corpus.manifest.posts == {"train": 20, "validation": 4, "test": 5}
+    assert corpus.manifest.skipped == {"not in the published list": 11}
+    listed = {key_of(1000 + n) for n in lists["test"]}
+    assert set(corpus.splits["test"].key.tolist()) == listed
+
+
+def key_of(tweet: int) -> int:
+    return int.from_bytes(hashlib.blake2b(str(tweet).encode(), digest_size=8).digest(), "little")
+
+
+def test_every_command_is_a_function() -> None:
+    import firehose as package
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from firehose import check, demo, prepare, stats; print(demo)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "function demo" in done.stdout
+    assert set(package.__all__) >= {"demo", "prepare", "stats", "check"}

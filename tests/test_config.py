@@ -103,3 +103,30 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
         read_toml(tmp_path / "x.toml")
     with pytest.raises(FirehoseError, match="No such file"):
         read_toml(tmp_path / "y.toml")
+
+
+def test_paths_decide_over_the_source_of_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "nature.toml").write_text(make_plan(source="nature").to_toml())
+    (tmp_path / "posts.csv").write_text("user,time,text\n")
+    plan = make_plan(tmp_path / "posts.csv", config=tmp_path / "nature.toml")
+    assert plan.source.kind == "tabular"
+    (tmp_path / "tabular.toml").write_text(plan.to_toml())
+    assert make_plan(config=tmp_path / "tabular.toml") == plan
+    assert make_plan(source="nature", config=tmp_path / "tabular.toml").source.kind == "nature"
+    with pytest.raises(FirehoseError, match="nature is simulated and reads no paths"):
+        make_plan(tmp_path / "posts.csv", source="nature")
+
+
+def test_one_text_needs_no_brackets_and_a_number_is_a_name() -> None:
+    plan = make_plan(source="nature", assignments=["clean.languages=de"])
+    assert plan.clean.languages == ("de",)
+    table = {"kind": "tabular", "paths": "x.csv", "columns": {"user": 1}}
+    assert Plan.of({"source": table}).source.columns.user == "1"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("source", ["5", "[1]", "tabula"])
+def test_what_is_no_source_is_told_in_a_sentence(source: str) -> None:
+    with pytest.raises(FirehoseError, match=r"there is git|did you mean 'tabular'"):
+        make_plan(assignments=[f"source={source}"])
+    with pytest.raises(FirehoseError, match=r"there is git|did you mean 'tabular'"):
+        make_plan(assignments=[f"source.kind={source}"])

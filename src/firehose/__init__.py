@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from firehose.batch import Batch as Batch
     from firehose.data.corpus import Corpus as Corpus
+    from firehose.data.corpus import check as check
     from firehose.data.plan import Plan as Plan
     from firehose.data.plan import make_plan as make_plan
     from firehose.data.prepare import Execution as Execution
     from firehose.data.prepare import prepare as prepare
     from firehose.data.stats import stats as stats
     from firehose.data.vocab import Vocabulary as Vocabulary
-    from firehose.demo import demo as demo
+    from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
 
 __version__ = "0.1.0"
@@ -24,13 +25,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Batch": "firehose.batch",
     "Corpus": "firehose.data.corpus",
+    "check": "firehose.data.corpus",
     "Plan": "firehose.data.plan",
     "make_plan": "firehose.data.plan",
     "Execution": "firehose.data.prepare",
     "prepare": "firehose.data.prepare",
     "stats": "firehose.data.stats",
     "Vocabulary": "firehose.data.vocab",
-    "demo": "firehose.demo",
+    "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604

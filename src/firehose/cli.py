@@ -4,10 +4,12 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
+import firehose
 from firehose.errors import FirehoseError
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Personalized online language learning: one language model per user, from a stream "
     "of posts, without forgetting.\n\nStart with `firehose demo --out demo`.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     add_completion=False,
@@ -32,6 +33,7 @@ class Runner(StrEnum):
 
 
 CORES = os.cpu_count() or 1
+STOPPED = 130  # what typer, as a shell, makes of Ctrl-C
 Workers = Annotated[
     int, typer.Option(min=0, help="Processes to work in; 0: in this one. Default: all cores.")
 ]
@@ -46,7 +48,7 @@ def demo(
     """Simulate a population, prepare its corpus, and show what it looks like."""
     from firehose.data.prepare import Execution
     from firehose.data.stats import describe, tables
-    from firehose.demo import demo
+    from firehose.demonstration import demo
 
     corpus, page = demo(out, Execution(workers))
     _print(*tables(describe(corpus)))
@@ -103,7 +105,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     workers: Workers = CORES,
     runner: Where = Runner.native,
     strict: Annotated[bool, typer.Option(help="Stop at the first unreadable record.")] = False,
-    replace: Annotated[bool, typer.Option(help="Let go of an older corpus at --out.")] = False,
+    replace: Annotated[bool, typer.Option(help="Replace an older corpus at --out.")] = False,
 ) -> None:
     """Make a corpus from any stream of posts.
 
@@ -124,7 +126,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     from firehose.data.prepare import prepare as make
 
     tables: dict[str, Any] = {
-        "source": {"ids": ids or None},
+        "source": {"kind": source, "ids": ids or None},
         "clean": {
             "min_posts": min_posts,
             "languages": None
@@ -135,7 +137,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
-    plan = make_plan(paths or (), source, config, assignments or (), **_given(tables))
+    plan = make_plan(paths or (), config=config, assignments=assignments or (), **_given(tables))
     _report(make(plan, out, Execution(workers, runner.value), strict, replace))
 
 
@@ -208,11 +210,38 @@ def _print(*things: Any) -> None:
         console.print(thing)
 
 
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        _print(firehose.__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 def main() -> None:
-    """Run a command; what the user can mend is one sentence on stderr, and status 1."""
+    """Run a command. What the user can mend is one sentence on stderr, and status 1 or 2."""
     try:
-        app()
+        status = app(standalone_mode=False)
     except FirehoseError as error:
-        typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-        typer.echo(str(error), err=True)
-        sys.exit(1)
+        _fail(str(error), 1)
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        where = f" (see {context.command_path} --help)" if context else ""
+        sentence = error.format_message() if hasattr(error, "format_message") else str(error)
+        _fail(f"{sentence.rstrip('.')}{where}.", 2)
+    except KeyboardInterrupt:
+        status = STOPPED
+    if status == STOPPED:
+        _fail("Stopped; nothing was written.", STOPPED)
+    sys.exit(status)
+
+
+def _fail(sentence: str, status: int) -> NoReturn:
+    typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(sentence, err=True)
+    sys.stdout.flush()
+    # Not sys.exit: the threads of an engine that was stopped midway must not have a last word.
+    os._exit(status)

@@ -24,8 +24,21 @@ from firehose.data.corpus import Corpus
 from firehose.data.plan import Plan, make_plan
 from firehose.data.post import Post
 from firehose.data.prepare import Execution, prepare
+from firehose.data.sources import Shard, Source
+from firehose.data.workspace import workspace
 from firehose.errors import FirehoseError
 
+GOLDEN = [  # the test posts of conftest.small_corpus with seed 0
+    "3b0755438860da6d",
+    "4e9f3cdeb61f0d18",
+    "7337a2062b1afb32",
+    "7edb8271f0d647de",
+    "848f1469b4af85e0",
+    "94a5acdfda620c6d",
+    "c67058de0f7176e7",
+    "d6c2937d13369069",
+    "faefbda754569e9a",
+]
 KEPT_SPLITS = ("train", "validation", "test", "pretrain")
 
 
@@ -215,11 +228,11 @@ def test_a_listed_post_is_kept_in_its_split_whatever_it_is(tmp_path: Path) -> No
     for name in ("posts", "users", "words"):
         (tmp_path / name).mkdir()
 
-    class Fixed:
-        def read(self, _: Any) -> Any:
+    class Fixed(Source):
+        def read(self, shard: Shard) -> Iterator[Post]:  # noqa: ARG002
             return iter(posts)
 
-    shard = reading.read_shard(Fixed(), folder, 99, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
+    shard = reading.read_shard(Fixed(), folder, 99, False, {"number": 0, "shard": {}})
     (task,) = (task for task in reading.parts([shard]) if task["part"] == shard["batches"][0][0])
     told = settling.settle_part(make_plan(source="nature"), tmp_path, [shard], task)
     import pyarrow.parquet as pq
@@ -229,24 +242,49 @@ def test_a_listed_post_is_kept_in_its_split_whatever_it_is(tmp_path: Path) -> No
     assert Counter(kept["split"].to_pylist()) == {0: 3, 1: 3, 2: 3}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_number_of_workers_changes_no_byte(
-    small_corpus: Corpus, tmp_path: Path, workers: int
+# Several shards, slices of time, corpora: each stage has work for more than one process.
+MANY = """
+import sys
+from pathlib import Path
+from firehose import Execution, make_plan, prepare
+from firehose.data import encoding
+encoding.SLICE = 8192
+folder, workers, runner = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+execution = Execution(workers, runner)
+split = {"small": 0.4, "pretrain_before": "2014-05-14"}
+prepare(make_plan(["in"], split=split, clean={"min_posts": 7}), folder / "posts", execution)
+nature = {"kind": "nature", "users": 700, "posts": 20_000, "years": 2.0}
+prepare(make_plan(source=nature, vocabulary={"size": 600}), folder / "nature", execution)
+"""
+
+
+@pytest.fixture(scope="module")
+def reference_bytes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    home = tmp_path_factory.mktemp("many")
+    (home / "in").mkdir()
+    posts = simple_posts(12, 20)
+    for number in range(3):
+        write_posts(home / "in" / f"{number}.jsonl", posts[number::3])
+    return home, many(home, "here", 0, "native")
+
+
+def many(home: Path, name: str, workers: int, runner: str) -> dict[str, bytes]:
+    command = [sys.executable, "-c", MANY, name, str(workers), runner]
+    subprocess.run(command, cwd=home, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return contents(home / name)
+
+
+@pytest.mark.parametrize(("workers", "runner"), [(1, "native"), (2, "native"), (2, "ray")])
+def test_neither_workers_nor_runner_change_a_byte(
+    reference_bytes: tuple[Path, dict[str, bytes]], workers: int, runner: str
 ) -> None:
-    plan = Plan.of(small_corpus.manifest.config)
-    again = prepare(plan, tmp_path / "corpus", Execution(workers)).corpora[0]
-    assert contents(again.path) == contents(small_corpus.path)
+    home, expected = reference_bytes
+    assert many(home, f"{runner}{workers}", workers, runner) == expected
 
 
-def test_the_runner_changes_no_byte(small_corpus: Corpus, tmp_path: Path) -> None:
-    code = (
-        "import sys; from firehose import Execution, Plan, prepare; "
-        "from firehose.config import read_toml; from pathlib import Path; "
-        "prepare(Plan.of(read_toml(Path(sys.argv[1]))), sys.argv[2], Execution(2, 'ray'))"
-    )
-    config = str(small_corpus.path / "config.toml")
-    subprocess.run([sys.executable, "-c", code, config, str(tmp_path / "ray")], check=True)
-    assert contents(tmp_path / "ray") == contents(small_corpus.path)
+def test_the_choice_of_held_out_posts_is_for_ever(small_corpus: Corpus) -> None:
+    keys = [f"{key:016x}" for key in sorted(small_corpus.splits["test"].key.tolist())]
+    assert keys == GOLDEN
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -277,7 +315,7 @@ def test_a_killed_run_leaves_no_corpus_and_the_next_succeeds(tmp_path: Path, del
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
     out = tmp_path / "here" / "corpus"
     posts = write_posts(tmp_path / "posts.jsonl", simple_posts(posts=9))
-    with pytest.raises(FirehoseError, match="No user with 20 posts is left of 27 records"):
+    with pytest.raises(FirehoseError, match="No user with 20 posts is left of 27 posts"):
         prepare(make_plan([posts]), out, INLINE)
     assert list(out.parent.iterdir()) == []
 
@@ -314,11 +352,116 @@ def test_an_older_corpus_is_replaced_only_when_asked(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_is_mended(tmp_path: Path) -> None:
-    class Broken:
-        def read(self, _: Any) -> Iterator[Post]:
+    class Broken(Source):
+        def read(self, shard: Shard) -> Iterator[Post]:  # noqa: ARG002
             yield Post("1", "ann", 0, "half a smile \ud83d here")
 
-    shard = reading.read_shard(Broken(), tmp_path, 99, False, {"number": 0, "shard": {}})  # type: ignore[arg-type]
+    shard = reading.read_shard(Broken(), tmp_path, 99, False, {"number": 0, "shard": {}})
     (task,) = (task for task in reading.parts([shard]) if task["part"] == shard["batches"][0][0])
     table = reading.read_part(tmp_path, [shard], task)
     assert table["text"].to_pylist() == ["half a smile \ufffd here"]
+
+
+@pytest.mark.parametrize("name", ["a b", "c[1]", "d{e}", "f*?", "g%20h", "i:j", "ünï"])
+def test_any_name_will_do(tmp_path: Path, name: str) -> None:
+    posts = write_posts(tmp_path / "posts.jsonl", simple_posts())
+    (tmp_path / name).mkdir()
+    corpus = prepare(make_plan([posts]), tmp_path / name / name, INLINE).corpora[0]
+    assert corpus.manifest.users == 3
+    assert [path.name for path in (tmp_path / name).iterdir()] == [name]
+
+
+def test_a_folder_with_some_manifest_below_is_not_replaced(tmp_path: Path) -> None:
+    posts = write_posts(tmp_path / "posts.jsonl", simple_posts())
+    home = tmp_path / "home"
+    (home / "web").mkdir(parents=True)
+    (home / "web" / "manifest.json").write_text("{}")
+    (home / "manifest.json").write_text('{"name": "an app"}')
+    with pytest.raises(FirehoseError, match="is not a corpus"):
+        prepare(make_plan([posts]), home, INLINE, replace=True)
+    assert (home / "web" / "manifest.json").exists()
+
+
+def test_what_appears_at_the_same_place_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    with pytest.raises(FirehoseError, match="exists already"), workspace(out) as folder:
+        (folder / "result").mkdir()
+        out.mkdir()
+        (out / "notes.txt").write_text("mine")
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_replacement_killed_half_way_is_undone_by_the_next_run(tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    dead = tmp_path / ".corpus.partial-0123abcd"
+    (dead / "replaced").mkdir(parents=True)
+    (dead / "replaced" / "old.txt").write_text("old")
+    mine = tmp_path / ".corpus.partial-mine"
+    mine.mkdir()
+    with pytest.raises(FirehoseError, match="exists already"), workspace(out):
+        pass
+    assert (out / "old.txt").read_text() == "old"
+    assert not dead.exists() and mine.exists()
+
+
+def test_two_runs_work_side_by_side(tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    with workspace(out, replace=True) as first, workspace(out, replace=True) as second:
+        assert first.exists() and second.exists() and first != second
+        for folder in (first, second):
+            (folder / "result").mkdir()
+    assert out.exists()
+
+
+@pytest.mark.parametrize("delay", [1.0, 2.5])
+def test_ctrl_c_is_one_sentence_and_leaves_nothing(tmp_path: Path, delay: float) -> None:
+    command = [sys.executable, "-m", "firehose", "prepare", "--set", "source.posts=300000"]
+    command += ["--set", "source.users=3000", "--out", str(tmp_path / "here" / "corpus")]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(delay)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert said.endswith("Error: Stopped; nothing was written.\n")
+    assert not list((tmp_path / "here").glob("*")) if (tmp_path / "here").exists() else True
+
+
+def test_when_nothing_can_be_read_it_is_said_why_and_where(tmp_path: Path) -> None:
+    (tmp_path / "posts.jsonl").write_text('{"user": "a", "time": 1, "text": "x"}\n'[:20] + "\n" * 3)
+    with pytest.raises(FirehoseError, match=r"None of 1 records is a post \(broken JSON: 1, first"):
+        prepare(make_plan([tmp_path / "posts.jsonl"]), tmp_path / "corpus", INLINE)
+
+
+def test_posts_before_the_date_are_named_when_they_are_all(tmp_path: Path) -> None:
+    posts = write_posts(tmp_path / "posts.jsonl", simple_posts())
+    plan = make_plan([posts], split={"pretrain_before": date(2030, 1, 1)})
+    with pytest.raises(FirehoseError, match=r"\(before 2030-01-01: 72\)"):
+        prepare(plan, tmp_path / "corpus", INLINE)
+
+
+def test_a_share_that_nobody_falls_into_is_named(tmp_path: Path) -> None:
+    posts = write_posts(tmp_path / "posts.jsonl", simple_posts())
+    plan = make_plan([posts], split={"small": 0.000001})
+    with pytest.raises(FirehoseError, match="None of 3 users falls into the small corpus"):
+        prepare(plan, tmp_path / "corpus", INLINE)
+
+
+def test_a_corpus_in_the_input_folder_is_not_input(tmp_path: Path) -> None:
+    write_posts(tmp_path / "posts.jsonl", simple_posts())
+    first = prepare(make_plan([tmp_path]), tmp_path / "corpus", INLINE).corpora[0].manifest.files
+    again = prepare(make_plan([tmp_path]), tmp_path / "corpus", INLINE, replace=True)
+    assert again.corpora[0].manifest.files == first
+
+
+def test_stated_languages_may_have_regions(tmp_path: Path) -> None:
+    languages = ["EN", "en-US", "en_GB"]
+    posts = [p._replace(language=languages[n % 3]) for n, p in enumerate(simple_posts())]
+    assert prepared(tmp_path, posts).manifest.steps[1].posts == 0
+
+
+def test_overlong_texts_are_counted_and_never_held(tmp_path: Path) -> None:
+    posts = simple_posts(1, 25)
+    posts[3] = posts[3]._replace(text="word " * 200_000)
+    corpus = prepared(tmp_path, posts)
+    assert corpus.manifest.steps[0].posts == 1
+    assert sum(corpus.manifest.posts.values()) == 24

@@ -127,7 +127,12 @@ class Split:
 
     def batch(self, posts: ArrayLike) -> Batch:
         """The posts with these indices, in this order."""
-        chosen = np.asarray(posts, np.int64)
+        chosen = np.asarray(posts)
+        if chosen.dtype == bool:
+            chosen = np.flatnonzero(chosen)
+        if len(chosen) and (chosen.dtype.kind not in "iu" or chosen.min() < 0):
+            raise FirehoseError("A post is named by its index: a whole number from 0 on.")
+        chosen = chosen.astype(np.int64)
         starts = np.asarray(self.offsets[chosen])
         places, offsets = gather(starts, self.offsets[chosen + 1] - starts)
         return Batch(
@@ -247,6 +252,8 @@ def sha256(path: Path) -> str:
 def _read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not file.is_file():
+        if is_corpus(path):
+            raise FirehoseError(f"{path} holds two corpora; name {path}/small or {path}/large.")
         what = "does not exist" if not path.exists() else "is not a corpus: no manifest.json in it"
         raise FirehoseError(f"{path} {what}; make one with `firehose prepare … --out {path}`.")
     try:
@@ -270,6 +277,8 @@ def _read_manifest(path: Path) -> Manifest:
 def is_corpus(path: Path) -> bool:
     """Whether a folder is a corpus, or the two that ``split.small`` makes."""
     folders = [path] if (path / "manifest.json").exists() else [path / "large", path / "small"]
+    if not all((folder / "manifest.json").is_file() for folder in folders):
+        return False
     try:
         return bool([_read_manifest(folder) for folder in folders])
     except FirehoseError:

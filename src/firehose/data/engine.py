@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -38,11 +39,17 @@ def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iter
 
     frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
     frame = frame.select(Worker().do(daft.col("task")).alias("answer"))
+    done = 0
     for row in frame.iter_rows(results_buffer_size=None):
+        done += 1
         answer = json.loads(row["answer"])
         if "error" in answer:
             raise FirehoseError(answer["error"])
+        if "defect" in answer:
+            raise RuntimeError(f"A worker failed:\n{answer['defect']}")
         yield answer["result"]
+    if done < len(tasks):  # Daft takes Ctrl-C for itself, and ends as if that were all
+        raise KeyboardInterrupt
 
 
 def _answer(work: Work, row: str) -> str:
@@ -51,12 +58,14 @@ def _answer(work: Work, row: str) -> str:
         return json.dumps({"result": work(json.loads(row))})
     except FirehoseError as error:
         return json.dumps({"error": str(error)})
+    except Exception:
+        return json.dumps({"defect": traceback.format_exc()})
 
 
 @functools.cache
 def start(runner: Runner) -> Any:
     """Daft, set up for ``runner``, silent, and telling nobody about its use."""
-    os.environ["DAFT_PROGRESS_BAR"] = "0"
+    os.environ["DAFT_PROGRESS_BAR"] = os.environ["DAFT_SHOW_QUERY_ID"] = "0"
     os.environ["DO_NOT_TRACK"] = "true"
     import daft
 

@@ -71,6 +71,10 @@ class Nature(Source):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.paths:
+            raise ValueError("nature is simulated and reads no paths")
+        if not 1000 <= self.start.year < 2900:
+            raise ValueError("start must be in the years 1000 to 2899")
         if self.posts < self.users:
             raise ValueError("posts must be at least as many as users")
         if self.retweets + self.replies + self.foreign > 1:

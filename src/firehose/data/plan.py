@@ -1,21 +1,21 @@
 """What `prepare` is asked to do: the configuration that decides every byte of a corpus."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, merge, overrides, read_toml
-from firehose.data.sources import Source, find, recognise
+from firehose.config import Section, Texts, merge, nearest, overrides, read_toml
+from firehose.data.sources import BUILT_IN, Source, find, recognise
 from firehose.errors import FirehoseError
 
 
 class Cleaning(Section):
     """Which posts stay, and how their text is normalised."""
 
-    languages: tuple[str, ...] = ("en",)  # ISO 639-1; empty: any, and none is detected
+    languages: Texts = ("en",)  # ISO 639-1; empty: any, and none is detected
     drop_retweets: bool = True
     drop_replies: bool = True
     min_posts: int = Field(default=20, ge=1)  # users with fewer are dropped
@@ -38,7 +38,9 @@ class Splitting(Section):
 class VocabularyPlan(Section):
     """The pieces text is spelled with."""
 
-    size: int | None = Field(default=None, ge=1)  # None: 32,000, or as many as the text supports
+    size: int | None = Field(
+        default=None, ge=270, le=1_000_000
+    )  # None: 32,000, or as many as the text supports
     model: Path | None = None  # a SentencePiece model to use instead of training one
 
     @model_validator(mode="after")
@@ -75,8 +77,8 @@ class Plan(Section):
 
 
 def make_plan(
-    paths: Sequence[str | Path] = (),
-    source: str | None = None,
+    paths: str | Path | Sequence[str | Path] = (),
+    source: str | Mapping[str, Any] | None = None,
     config: str | Path | None = None,
     assignments: Sequence[str] = (),
     **tables: Any,
@@ -86,18 +88,34 @@ def make_plan(
     >>> make_plan(source="nature", clean={"min_posts": 30}).clean.min_posts
     30
 
-    Without a ``source`` it is recognised from the paths; without paths it is nature.
+    ``source`` is a kind or a table. Where none is named, it is recognised from the paths;
+    without paths it is nature.
     """
+    paths = [paths] if isinstance(paths, str | Path) else paths
     values = read_toml(Path(config)) if config else {}
-    given = merge(tables, overrides(assignments))
-    values = merge(values, given)
-    table = values.get("source", {})
-    if not isinstance(table, dict):
-        raise FirehoseError(f"source = {table!r} is no table; write source.kind = {table!r}.")
-    table = dict(table)
+    given = merge(tables | {"source": _table(source)}, overrides(assignments))
+    asked, known = _table(given.pop("source")), _table(values.pop("source", None))
+    if paths:
+        asked["paths"] = [str(path) for path in paths]
+    kind = asked.get("kind") or (
+        recognise(asked["paths"]) if "paths" in asked else known.get("kind")
+    )
+    if known.get("kind") != kind:
+        known = {}  # of another source, whose settings are not this one's
+    table = merge(known, asked) | {"kind": kind or recognise(())}
+    origin = str(config) if config else "the configuration"
+    return Plan.of(merge(values, given) | {"source": table}, origin)
+
+
+def _table(source: Any) -> dict[str, Any]:
+    """What is said of a source; a kind alone is a table, too."""
+    if source is None or isinstance(source, str):
+        return {"kind": source} if source else {}
+    if not isinstance(source, Mapping):
+        raise FirehoseError(
+            f"source = {source!r} is no source: {nearest(str(source), list(BUILT_IN))}"
+        )
+    table = dict(source)
     if isinstance(table.get("paths"), str):
         table["paths"] = [table["paths"]]
-    if paths:
-        table["paths"] = [str(path) for path in paths]
-    table["kind"] = source or table.get("kind") or recognise(table.get("paths", ()))
-    return Plan.of(values | {"source": table}, str(config) if config else "the configuration")
+    return table

@@ -15,9 +15,10 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +53,19 @@ class Prepared(NamedTuple):
     examples: dict[str, str]
 
 
-class Execution(NamedTuple):
+@dataclass(frozen=True)
+class Execution:
     """How the work is done. It changes nothing in the result."""
 
     workers: int = os.cpu_count() or 1
     runner: Runner = "native"
+
+    def __post_init__(self) -> None:
+        if self.workers < 0 or self.runner not in get_args(Runner):
+            raise FirehoseError(
+                f"There is no execution by {self.workers} workers on {self.runner!r}: "
+                f"choose 0 or more, on {' or '.join(get_args(Runner))}."
+            )
 
     def each(self, work: Callable[[Task], Task], tasks: Sequence[Task], doing: str) -> list[Task]:
         """The results of all tasks, in the order of the tasks."""
@@ -85,7 +94,7 @@ def prepare(
     are two corpora, ``out/small`` and ``out/large``. ``strict`` stops at the first record that
     cannot be read; ``replace`` lets an older corpus go.
     """
-    out = Path(out).absolute()
+    out = Path(os.path.abspath(Path(out).expanduser()))  # noqa: PTH100 (".." must go)
     if replace and out.exists() and not is_corpus(out):
         raise FirehoseError(f"{out} is not a corpus, so --replace leaves it alone.")
     names = ["large", "small"] if plan.split.small else ["corpus"]
@@ -96,7 +105,7 @@ def prepare(
         account = _account(plan, read, settled)
         users = _number_users(folder, names)
         if not any(map(len, users)):
-            raise FirehoseError(_nobody(plan, account))
+            raise FirehoseError(_nobody(plan, account, _examples(read)))
         for name, own_users in zip(names, users, strict=True):
             if not len(own_users):
                 raise FirehoseError(
@@ -164,15 +173,24 @@ def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[
     }
 
 
-def _nobody(plan: Plan, account: dict[str, Any]) -> str:
+def _nobody(plan: Plan, account: dict[str, Any], examples: dict[str, str]) -> str:
     """Why there is no corpus."""
-    if account["read"] == 0:
+    read, skipped = account["read"], sum(account["skipped"].values())
+    if read == 0:
         return "There are no posts in the source."
-    went = ", ".join(f"{step.name}: {step.posts:,}" for step in account["steps"] if step.posts)
-    skipped = sum(account["skipped"].values())
+    if read == skipped:
+        reasons = [
+            f"{reason}: {count:,}"
+            + (f", first in {examples[reason]}" if reason in examples else "")
+            for reason, count in account["skipped"].items()
+        ]
+        return f"None of {read:,} records is a post ({'; '.join(reasons)})."
+    went = [f"{step.name}: {step.posts:,}" for step in account["steps"] if step.posts]
+    early = read - skipped - sum(step.posts for step in account["steps"])
+    went += [f"before {plan.split.pretrain_before}: {early:,}"] if early else []
     return (
-        f"No user with {plan.clean.min_posts} posts is left of {account['read']:,} records "
-        f"({skipped:,} skipped; {went or 'none removed'}); lower --min-posts, or see --languages."
+        f"No user with {plan.clean.min_posts} posts is left of {read - skipped:,} posts "
+        f"({'; '.join(went)}); clean less, for example with a smaller --min-posts."
     )
 
 

@@ -49,7 +49,7 @@ def read_shard(source: Source, folder: Path, longest: int, strict: bool, task: T
     read = 0
 
     def posts() -> Iterator[Post]:
-        for record in source.read(task["shard"]):
+        for record in source.records(task["shard"]):
             if isinstance(record, Post):
                 is_long = len(record.text) > longest
                 yield record._replace(text=record.text[: longest + 1]) if is_long else record

@@ -174,15 +174,18 @@ def describe(corpus: Corpus) -> Statistics:
     )
 
 
-def stats(corpus: Corpus, out: Path | None = None, command: str = "") -> list[Path]:
+def stats(
+    corpus: Corpus | str | Path, out: str | Path | None = None, command: str = ""
+) -> list[Path]:
     """Write the page, the figures and the numbers into ``out``; index.html comes first.
 
     Without ``out`` they go into the folder ``stats`` of the corpus.
     """
     from firehose.data.stats_figures import write
 
-    made = command or f"firehose stats {corpus.path}"
-    return write(describe(corpus), out or corpus.path / "stats", made)
+    opened = Corpus(corpus) if isinstance(corpus, str | Path) else corpus
+    made = command or f"firehose stats {opened.path}"
+    return write(describe(opened), Path(out) if out else opened.path / "stats", made)
 
 
 def table(statistics: Statistics) -> "rich.table.Table":

@@ -27,6 +27,7 @@ from firehose.data.stats import (
     sizes,
     skipped,
 )
+from firehose.errors import FirehoseError
 from firehose.figures import (
     BLUE,
     INK,
@@ -260,6 +261,10 @@ FIGURES = {"activity": activity, "categories": categories, "turnover": turnover,
 
 def write(statistics: Statistics, out: Path, command: str) -> list[Path]:
     """Write index.html, statistics.json and each figure as PNG and SVG; each file whole."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FirehoseError(f"Cannot write into {out}: {error.strerror}.") from None
     drawn = {name: draw(statistics) for name, draw in FIGURES.items()}
     images = {name: render(figure, "svg").decode() for name, figure in drawn.items()}
     content = page(statistics.name, _summary(statistics), _blocks(statistics, images), command)

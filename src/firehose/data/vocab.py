@@ -79,10 +79,10 @@ class Vocabulary:
         return number
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """A SentencePiece ``.model`` file."""
         try:
-            model = path.read_bytes()
+            model = Path(path).read_bytes()
             if not model:  # which SentencePiece takes for a model without pieces
                 raise RuntimeError
             return cls(model)

@@ -22,7 +22,7 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with _locked(out.parent):  # or another run could take a folder just made for a leftover
-            for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
+            for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{'[0-9a-f]' * 8}"):
                 _clear(leftover, out)
             _refuse_existing(out, replace)
             folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.config import Section, nearest
+from firehose.config import Section, Texts, nearest
 from firehose.data.post import Post, Skip
 from firehose.errors import FirehoseError
 
@@ -59,7 +59,7 @@ class Source(Section):
     """What every source is."""
 
     kind: str = ""  # one of BUILT_IN, or file.py:ClassName
-    paths: tuple[str, ...] = ()
+    paths: Texts = ()
 
     @classmethod
     def recognises(cls, path: Path) -> bool:  # noqa: ARG003
@@ -73,6 +73,17 @@ class Source(Section):
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
         """The posts of one piece."""
         raise NotImplementedError
+
+    def records(self, shard: Shard) -> Iterator[Post | Skip]:
+        """``read``, with a sentence where a source of the user's fails."""
+        try:
+            yield from self.read(shard)
+        except FirehoseError:
+            raise
+        except Exception as error:
+            if not type(self).__module__.startswith(_USERS):
+                raise
+            raise FirehoseError(f"{self.kind} failed on {shard}: {_brief(error)}.") from error
 
     def truth(self) -> Truth | None:
         """The model that the posts were drawn from, where it is known."""
@@ -92,10 +103,10 @@ def _revive(place: str, values: dict[str, Any]) -> Source:
 
 def find(kind: str) -> type[Source]:
     """The source class of a built-in kind, or of ``file.py:ClassName``."""
-    place = BUILT_IN.get(kind, kind)
+    place = BUILT_IN.get(str(kind), str(kind))
     module_name, colon, class_name = place.rpartition(":")
     if not colon:
-        raise FirehoseError(f"There is no source {kind!r}: {nearest(kind, list(BUILT_IN))}")
+        raise FirehoseError(f"There is no source {kind!r}: {nearest(str(kind), list(BUILT_IN))}")
     module = _load(module_name) if module_name.endswith(".py") else _import(module_name)
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Source)):
@@ -109,7 +120,7 @@ def recognise(paths: Sequence[str]) -> str:
         return "nature"
     kinds = set()
     for path in paths:
-        here = Path(path)
+        here = Path(path).expanduser()
         if not here.exists() and not any(sign in path for sign in "*?["):
             raise FirehoseError(f"{path} does not exist.")
         found = [kind for kind in BUILT_IN if find(kind).recognises(here)]
@@ -141,5 +152,14 @@ def _load(file: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise FirehoseError(f"{file} cannot be loaded: {_brief(error)}.") from error
     return module
+
+
+def _brief(error: Exception) -> str:
+    """Kind and first line of somebody else's error."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

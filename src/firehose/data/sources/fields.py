@@ -24,14 +24,14 @@ _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 # "20130101" is a date of ISO 8601; as seconds it would be a day in 1970.
 _BASIC_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
+_YEAR_1000, _YEAR_3000 = -30_610_224_000_000, 32_503_680_000_000
 
 
 def moment(value: Any) -> int | None:
     """Milliseconds since 1970 UTC of an ISO 8601 text or a number of seconds or milliseconds.
 
     A number of 1e11 or more, of either sign, is milliseconds. A text without zone is UTC. None
-    for what cannot be read or is not in the years 1 to 9999.
+    for what cannot be read or is not in the years 1000 to 2999.
     """
     if isinstance(value, bytes):
         value = value.decode()
@@ -60,5 +60,5 @@ def _iso(text: str) -> int | None:
 
 
 def sane(milliseconds: int) -> int | None:
-    """The time, if it is in the years 1 to 9999."""
-    return milliseconds if _YEAR_1 <= milliseconds < _YEAR_10000 else None
+    """The time, if it is in the years 1000 to 2999."""
+    return milliseconds if _YEAR_1000 <= milliseconds < _YEAR_3000 else None

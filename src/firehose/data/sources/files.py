@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -46,7 +47,9 @@ def find_files(
 
 def holds(path: Path, known: Callable[[str], bool]) -> bool:
     """Whether ``path`` is a known file, or a folder or glob with one among its first 1,000."""
-    entries = path.rglob("*") if path.is_dir() else [path] if path.exists() else _glob(path)
+    if path.is_dir():
+        return any(known(Path(name).name) for name in islice(_names(path), 1_000))
+    entries = [path] if path.exists() else _glob(path.absolute())
     return any(known(entry.name) for entry in islice(entries, 1_000))
 
 
@@ -56,12 +59,17 @@ def _glob(path: Path) -> Iterator[Path]:
 
 
 def _walk(folder: Path) -> list[Path]:
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and file.is_file()
-    )
+    return [Path(name) for name in _names(folder)]
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The files below a folder, in order; not hidden ones, and not those of a corpus."""
+    for place, folders, files in os.walk(folder):
+        if "manifest.json" in files and "vocabulary.model" in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (f"{place}/{name}" for name in sorted(files) if not name.startswith("."))
 
 
 def open_file(path: str) -> IO[bytes]:

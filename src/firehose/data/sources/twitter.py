@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from firehose.config import Texts
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
 from firehose.data.sources.fields import label, moment
@@ -56,7 +57,7 @@ class Twitter(Source):
     """The sample stream; with ``ids``, only what the published lists name, each in its split."""
 
     kind: Literal["twitter"] = "twitter"
-    ids: tuple[str, ...] = ()
+    ids: Texts = ()
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
