@@ -45,6 +45,12 @@ def prepared(folder: Path, posts: Sequence[Post], **tables: Any) -> Corpus:
     return prepare(plan, folder / "corpus", INLINE).corpora[0]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by name."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 @pytest.fixture(scope="session")
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Three users with 24 posts each: 18 to train on, 3 + 3 held out."""

@@ -184,10 +184,10 @@ def _given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _report(prepared: "Prepared") -> None:
     from firehose.data.stats import cleaning, skipped
-    from firehose.page import terminal
+    from firehose.page import many, terminal
 
     manifest = prepared.corpora[0].manifest
-    _print(f"{manifest.read:,} records read, by {manifest.read_users:,} users.")
+    _print(f"{many(manifest.read, 'record')} read, by {many(manifest.read_users, 'user')}.")
     _print(terminal(cleaning(manifest)))
     if manifest.skipped:
         _print(terminal(skipped(manifest)))
@@ -197,8 +197,8 @@ def _report(prepared: "Prepared") -> None:
         manifest = corpus.manifest
         posts = ", ".join(f"{count:,} {name}" for name, count in manifest.posts.items())
         _print(
-            f"{corpus.path}: {manifest.users:,} users; posts: {posts}; "
-            f"{manifest.vocabulary.size:,} pieces."
+            f"{corpus.path}: {many(manifest.users, 'user')}; posts: {posts}; "
+            f"{many(manifest.vocabulary.size, 'piece')}."
         )
 
 

@@ -257,3 +257,22 @@ code{font:.95em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wr
  figcaption{margin-left:.5rem;margin-right:.5rem}}
 @media print{main,footer{max-width:none}figure,tr{break-inside:avoid}h2{break-after:avoid}}
 """
+
+
+def many(count: int, what: str) -> str:
+    """“1 post”, “2 posts”."""
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
+def percent(part: int, whole: int) -> str:
+    """In percent, and never 0 or 100 unless it is."""
+    hundredths = 100 * part / max(whole, 1)
+    if hundredths > 99 and part < whole:
+        return f"{min(hundredths, 99.9):.1f}\N{NO-BREAK SPACE}%"
+    places = ".0f" if hundredths >= 10 or not part else ".2g"
+    return f"{hundredths:{places}}\N{NO-BREAK SPACE}%"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """“a, b and c”."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)

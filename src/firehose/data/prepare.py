@@ -104,14 +104,8 @@ def prepare(
         read, settled = _read_and_settle(plan, folder, execution, strict)
         account = _account(plan, read, settled)
         users = _number_users(folder, names)
-        if not any(map(len, users)):
-            raise FirehoseError(_nobody(plan, account, _examples(read)))
-        for name, own_users in zip(names, users, strict=True):
-            if not len(own_users):
-                raise FirehoseError(
-                    f"None of {sum(map(len, users)):,} users falls into the {name} corpus; choose "
-                    f"another share than --small {plan.split.small}, or another --seed."
-                )
+        if not all(map(len, users)):
+            raise FirehoseError(_nobody(plan, users, account, _examples(read)))
         with announce("making the vocabulary"):
             counts = wordcount.count_words(folder / "words")
             _make_vocabulary(plan, folder, counts)
@@ -173,8 +167,16 @@ def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[
     }
 
 
-def _nobody(plan: Plan, account: dict[str, Any], examples: dict[str, str]) -> str:
-    """Why there is no corpus."""
+def _nobody(
+    plan: Plan, users: Sequence[pa.Table], account: dict[str, Any], examples: dict[str, str]
+) -> str:
+    """Why there is no corpus, or not both."""
+    if some := sum(map(len, users)):
+        which = "small" if len(users[0]) else "large"
+        return (
+            f"None of {some:,} users falls into the {which} corpus; choose another share than "
+            f"--small {plan.split.small}, or another --seed."
+        )
     read, skipped = account["read"], sum(account["skipped"].values())
     if read == 0:
         return "There are no posts in the source."

@@ -48,7 +48,7 @@ from firehose.figures import (
     styled,
     write_whole,
 )
-from firehose.page import Block, Heading, Paragraph, Table, page
+from firehose.page import Block, Heading, Paragraph, Table, listing, many, page, percent
 from firehose.page import Figure as Picture
 
 CATEGORIES = {
@@ -280,9 +280,9 @@ def _summary(statistics: Statistics) -> str:
     start, end = month_name(statistics.first), month_name(statistics.last)
     when = f"in {start}" if start == end else f"between {start} and {end}"
     return (
-        f"{_many(statistics.users, 'user')} wrote {_many(statistics.posts, 'post')} {when}, "
+        f"{many(statistics.users, 'user')} wrote {many(statistics.posts, 'post')} {when}, "
         f"with {statistics.words_per_post.mean:.1f} words each on average and "
-        f"{_many(statistics.unique_words, 'unique word')} in all."
+        f"{many(statistics.unique_words, 'unique word')} in all."
     )
 
 
@@ -309,23 +309,23 @@ def _captions(statistics: Statistics) -> dict[str, tuple[str, str]]:
         if name in counts and counts[name].unique
     ]
     within = [
-        f"{_share(found.within[name], found.total)} "
+        f"{percent(found.within[name], found.total)} "
         + ("last no longer than an hour" if name == "hour" else f"than a {name}")
         for name in DURATIONS
     ]
     return {
         "activity": (
             "Strips of activity over time, one per user",
-            f"Posts over time of {_many(len(sample.posts), 'user')} drawn at random, in the order "
+            f"Posts over time of {many(len(sample.posts), 'user')} drawn at random, in the order "
             f"of their first posts, each with its number of posts. The colour tells the posts per "
             f"{sample.unit}; a thin line joins the first and the last. Of all users, "
-            f"{_share(statistics.silent_users, statistics.users)} were silent for more than a "
+            f"{percent(statistics.silent_users, statistics.users)} were silent for more than a "
             "year and came back.",
         ),
         "categories": (
             "Number of tokens and of unique tokens by category",
             "Tokens and unique tokens by category; the longer the line, the more often a token "
-            "comes back" + (f": {_list(uses)} on average." if uses else "."),
+            "comes back" + (f": {listing(uses)} on average." if uses else "."),
         ),
         "turnover": (
             "Users by the quarter of their first and last posts",
@@ -335,8 +335,8 @@ def _captions(statistics: Statistics) -> dict[str, tuple[str, str]]:
         ),
         "gaps": (
             "Histogram of the time between two consecutive posts of one user",
-            f"Time between two consecutive posts of one user. Of {_many(found.total, 'gap')}, "
-            f"{_list(within)}."
+            f"Time between two consecutive posts of one user. Of {many(found.total, 'gap')}, "
+            f"{listing(within)}."
             + " The bar apart holds those under 9 seconds, zero included."
             * bool(found.shorter),
         ),
@@ -356,8 +356,8 @@ def _spread(statistics: Statistics) -> Table:
 
 
 def _cleaning(statistics: Statistics) -> list[Block]:
-    left = f"{_many(statistics.posts, 'post')} of {_many(statistics.users, 'user')} are left"
-    read = Paragraph(f"{_many(statistics.read, 'record')} were read; after cleaning {left}.")
+    left = f"{many(statistics.posts, 'post')} of {many(statistics.users, 'user')} are left"
+    read = Paragraph(f"{many(statistics.read, 'record')} were read; after cleaning {left}.")
     blocks: list[Block] = [read, *([cleaning(statistics)] if statistics.steps else [])]
     if statistics.skipped:
         return [*blocks, Paragraph("Records that were no posts were skipped:"), skipped(statistics)]
@@ -383,20 +383,3 @@ def _floor(floors: dict[str, Floor]) -> list[Block]:
         ),
         Table(("split", "personalized", "user-agnostic"), rows),
     ]
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" + "s" * (count != 1)
-
-
-def _share(part: int, whole: int) -> str:
-    """In percent, and never 0 or 100 unless it is."""
-    percent = 100 * part / max(whole, 1)
-    if percent > 99 and part < whole:
-        return f"{min(percent, 99.9):.1f}\N{NO-BREAK SPACE}%"
-    places = ".0f" if percent >= 10 or not part else ".2g"
-    return f"{percent:{places}}\N{NO-BREAK SPACE}%"
-
-
-def _list(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
