@@ -94,7 +94,8 @@ def prepare(
     are two corpora, ``out/small`` and ``out/large``. ``strict`` stops at the first record that
     cannot be read; ``replace`` lets an older corpus go.
     """
-    out = Path(os.path.abspath(Path(out).expanduser()))  # noqa: PTH100 (".." must go)
+    given = Path(out).expanduser()
+    out = Path(os.path.abspath(given))  # noqa: PTH100 (".." must go)
     if replace and out.exists() and not is_corpus(out):
         raise FirehoseError(f"{out} is not a corpus, so --replace leaves it alone.")
     names = ["large", "small"] if plan.split.small else ["corpus"]
@@ -124,7 +125,7 @@ def prepare(
                 told = account | {"words": own_words, "config": plan.public()}
                 result = folder / "result" / (name if plan.split.small else "")
                 _assemble(folder, result, own_users, sizes, told)
-    places = [out / name for name in sorted(names)] if plan.split.small else [out]
+    places = [given / name for name in sorted(names)] if plan.split.small else [given]
     return Prepared([Corpus(place) for place in places], _examples(read))
 
 
