@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.models import softmax
+from firehose.models.dropout import Dropout, Random
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
 from firehose.models.transformer_xl import Grid, Shape, TransformerXL
 
@@ -97,14 +98,16 @@ def test_a_word_is_predicted_from_the_words_before_it_only() -> None:
 def test_segments_with_memory_equal_one_long_segment(cuts: list[int]) -> None:
     torch.manual_seed(3)
     shape = TINY.model_copy(update={"memory": 12})
-    model = TransformerXL(shape, PIECES).eval()
+    model = TransformerXL(shape, PIECES, Random()).eval()
     torch.nn.init.normal_(model.biases)
     tokens = torch.randint(0, PIECES, (2, 12))
-    whole, _ = model(tokens.flatten(), Grid(torch.tensor([12, 12])))
+    whole, _ = model(tokens.flatten(), Grid(torch.tensor([12, 12]), groups=1))
     parts, memory = [], None
     for segment in tokens.split(cuts, 1):
         width = segment.shape[1]
-        hidden, memory = model(segment.flatten(), Grid(torch.tensor([width] * 2)), memory=memory)
+        hidden, memory = model(
+            segment.flatten(), Grid(torch.tensor([width] * 2), groups=1), memory=memory
+        )
         parts.append(hidden.view(2, width, -1))
     assert torch.allclose(torch.cat(parts, 1), whole.view(2, 12, -1), atol=1e-5)
 
@@ -210,3 +213,30 @@ def test_inputs_and_targets_are_a_step_apart() -> None:
     assert inputs.tolist() == [1, 4, 1]
     assert targets.tolist() == [4, 5, 2]
     assert lengths.tolist() == [2, 1]
+
+
+def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_mask() -> None:
+    drop = Dropout(0.25, Random(7)).train()
+    ones = torch.ones(400, 401, requires_grad=True)
+    kept = drop(ones)
+    assert (kept == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert kept[kept != 0].unique().tolist() == pytest.approx([4 / 3])
+    kept.sum().backward()
+    assert ones.grad is not None and torch.equal(ones.grad, kept.detach())
+    again = Dropout(0.25, Random(7))(torch.ones(400, 401))
+    assert torch.equal(again, kept.detach())
+    assert not torch.equal(drop(ones) == 0, kept == 0)
+    assert drop.eval()(ones) is ones
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20), groups=st.integers(1, 9))
+def test_what_is_laid_on_grids_comes_back(lengths: list[int], groups: int) -> None:
+    grid = Grid(torch.tensor(lengths), groups)
+    flat = torch.arange(sum(lengths) * 2.0).view(-1, 2)
+    ordered = flat[grid.into]
+    laid = [group.lay(ordered[group.tokens]) for group in grid.groups]
+    taken = torch.cat([g.take(part) for g, part in zip(grid.groups, laid, strict=True)])
+    assert torch.equal(taken[grid.back], flat)
+    assert sum(group.posts for group in grid.groups) == len(lengths)
+    assert sum(int((part.sum(-1) != 0).sum()) for part in laid) >= sum(lengths) - 1

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from firehose.batch import Batch, gather
 from firehose.config import Section
+from firehose.models.dropout import Dropout, Random
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Grid, Shape, TransformerXL
 from firehose.models.users import Taken, Users
@@ -44,9 +45,9 @@ class ResidualMLP(nn.Module):
     not zero, so from the second step on the rest learns, too.
     """
 
-    def __init__(self, shape: Shape, hidden: int) -> None:
+    def __init__(self, shape: Shape, hidden: int, random: Random) -> None:
         super().__init__()
-        self.dropout = shape.dropout
+        self.drop = Dropout(shape.dropout, random)
         self.inward = nn.Linear(2 * shape.d_model, hidden)
         self.outward = nn.Linear(hidden, shape.d_model)
         self.norm = nn.LayerNorm(shape.d_model)
@@ -60,18 +61,18 @@ class ResidualMLP(nn.Module):
         ours, theirs = self.inward.weight.chunk(2, dim=1)
         inner = functional.linear(user, theirs, self.inward.bias)[post]
         inner = functional.linear(hidden, ours).add_(inner).relu_()
-        inner = functional.dropout(inner, self.dropout, self.training)
-        outer = functional.dropout(self.outward(inner), self.dropout, self.training)
+        outer = self.drop(self.outward(self.drop(inner)))
         return hidden + self.norm(outer)  # type: ignore[no-any-return]
 
 
 class Personal(nn.Module):
     """A language model of posts that knows who writes."""
 
-    def __init__(self, plan: ModelPlan, pieces: int) -> None:
+    def __init__(self, plan: ModelPlan, pieces: int, seed: int = 0) -> None:
         super().__init__()
         self.plan = plan
-        self.shared = TransformerXL(plan.shape, pieces)
+        self.random = Random(seed)
+        self.shared = TransformerXL(plan.shape, pieces, self.random)
         layers = plan.shape.layers
         places = {
             "agnostic": [],
@@ -79,7 +80,9 @@ class Personal(nn.Module):
             "decoder": [layers],
             "adapters": range(1, layers + 1),
         }[plan.architecture]
-        self.mlps = nn.ModuleDict({str(p): ResidualMLP(plan.shape, plan.mlp) for p in places})
+        self.mlps = nn.ModuleDict(
+            {str(place): ResidualMLP(plan.shape, plan.mlp, self.random) for place in places}
+        )
         self.users = Users(plan.d_user, plan.new_users)
         if self.is_personal:
             self.projection = nn.Linear(plan.d_user, plan.shape.d_model, bias=False)

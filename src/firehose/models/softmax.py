@@ -44,8 +44,10 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        to_hidden, to_embedding, to_bias = context.saved_tensors
-        return to_hidden * outer[0], to_embedding * outer[0], to_bias * outer[0], None, None
+        slopes = context.saved_tensors
+        if outer[0] != 1:  # it is, unless the loss is one of several
+            slopes = [slope * outer[0] for slope in slopes]
+        return (*slopes, None, None)
 
 
 def weighted_loss(
