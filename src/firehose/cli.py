@@ -47,11 +47,11 @@ def demo(
 ) -> None:
     """Simulate a population, prepare its corpus, and show what it looks like."""
     from firehose.data.prepare import Execution
-    from firehose.data.stats import describe, tables
+    from firehose.data.stats import tables
     from firehose.demonstration import demo
 
-    corpus, page = demo(out, Execution(workers))
-    _print(*tables(describe(corpus)))
+    corpus, statistics, page = demo(out, Execution(workers))
+    _print(*tables(statistics))
     floor = (corpus.manifest.floor or {})["test"]
     _print(
         f"No learner can reach a word perplexity below {floor.personalized:.1f} on the test posts; "
@@ -165,11 +165,11 @@ def stats(
 @app.command()
 def check(corpus: Annotated[Path, typer.Argument(help="A prepared corpus.")]) -> None:
     """Compare every byte of a corpus with its checksums."""
-    from firehose.data.corpus import Corpus
+    from firehose.data.corpus import check as compare
     from firehose.progress import announce
 
     with announce("reading every byte"):
-        opened = Corpus(corpus, check=True)
+        opened = compare(corpus)
     _print(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
 
 

@@ -55,7 +55,6 @@ PAPER, INK, MUTED, LINE, GRID, BLUE, VERMILION, GREEN, PURPLE, AMBER, SKY, *_RAM
     colour.light for colour in PALETTE.values()
 )
 RAMP = tuple(_RAMP)  # from little to much
-CYCLE = (BLUE, VERMILION, GREEN, PURPLE, AMBER, SKY, INK)
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",

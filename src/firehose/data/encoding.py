@@ -77,10 +77,10 @@ def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
     for place, chosen in members(posts, corpora):
         for name, values in columns.items():
             write_raw(folder, task, place, name, values[chosen])
-        own = tokens[np.repeat(chosen, lengths)]
-        write_raw(folder, task, place, "tokens", own)
-        unknown = np.count_nonzero(own == vocabulary.unknown)
-        sizes[place] = Counts(int(chosen.sum()), len(own), int(unknown))
+        pieces = tokens[np.repeat(chosen, lengths)]
+        write_raw(folder, task, place, "tokens", pieces)
+        unknown = np.count_nonzero(pieces == vocabulary.unknown)
+        sizes[place] = Counts(int(chosen.sum()), len(pieces), int(unknown))
     return {"number": task["number"], "counts": sizes}
 
 
@@ -95,20 +95,25 @@ def write_raw(
     folder: Path, task: Task, place: str, column: str, values: NDArray[np.generic]
 ) -> None:
     """One column of one slice."""
-    values.tofile(folder / "slices" / f"{place.replace('/', '.')}.{column}.{task['number']:06}")
+    values.tofile(folder / "slices" / f"{_raw(place, column)}.{task['number']:06}")
 
 
 def read_raw(
     folder: Path, place: str, column: str, kind: DTypeLike
 ) -> Iterator[NDArray[np.generic]]:
     """One column of all slices, in time order."""
-    for path in sorted((folder / "slices").glob(f"{place.replace('/', '.')}.{column}.*")):
+    for path in sorted((folder / "slices").glob(f"{_raw(place, column)}.*")):
         yield np.fromfile(path, kind)
 
 
 def has_raw(folder: Path, place: str, column: str) -> bool:
     """Whether the slices have this column."""
-    return next(read_raw(folder, place, column, np.uint8), None) is not None
+    return any((folder / "slices").glob(f"{_raw(place, column)}.*"))
+
+
+def _raw(place: str, column: str) -> str:
+    """What the raw files of a column are called, up to the number of the slice."""
+    return f"{place.replace('/', '.')}.{column}"
 
 
 def write_array(
@@ -116,7 +121,6 @@ def write_array(
 ) -> File:
     """Write blocks as one ``.npy`` file, never holding more than one of them."""
     checksum = hashlib.sha256()
-    size = 0
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
     with path.open("w+b") as file:
         np.lib.format.write_array_header_1_0(file, header)

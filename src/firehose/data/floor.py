@@ -53,6 +53,7 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
     assert truth is not None
     posts = read_slice(folder, task)
     names = [_names(path) for path in sorted((folder / "users").glob("*.parquet"))]
+    tallies = {corpus: np.load(folder / f"{corpus}.tally.npy") for corpus in corpora}
     for place, chosen in members(posts, corpora):
         corpus, split = place.split("/")
         if split == "pretrain":
@@ -61,11 +62,10 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
         times, texts = own["time"].to_numpy(), own["text"].to_pylist()
         owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)
         users = [names[part][number] for part, number in owners]
-        counts = np.load(folder / f"{corpus}.tally.npy")
         weights: Literal["train", "balanced"] = "train" if split == "train" else "balanced"
         nats = [
             truth.nats(users, times, texts),
-            truth.agnostic_nats(times, texts, counts, weights),
+            truth.agnostic_nats(times, texts, tallies[corpus], weights),
         ]
         write_raw(folder, task, place, "floor", np.stack(nats, axis=1))
     return {"number": task["number"]}

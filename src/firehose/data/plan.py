@@ -30,17 +30,15 @@ class Splitting(Section):
     validation: int = Field(default=3, ge=0)  # posts per user
     test: int = Field(default=3, ge=0)
     pretrain_before: date | None = None  # earlier posts: a set of their own, without users
-    small: float | None = Field(
-        default=None, gt=0, lt=1
-    )  # this share of users: a corpus of its own
+    # This share of the users becomes a corpus of its own.
+    small: float | None = Field(default=None, gt=0, lt=1)
 
 
 class VocabularyPlan(Section):
     """The pieces text is spelled with."""
 
-    size: int | None = Field(
-        default=None, ge=270, le=1_000_000
-    )  # None: 32,000, or as many as the text supports
+    # None: 32,000, or as many as the text supports.
+    size: int | None = Field(default=None, ge=270, le=1_000_000)
     model: Path | None = None  # a SentencePiece model to use instead of training one
 
     @model_validator(mode="after")
