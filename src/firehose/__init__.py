@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from firehose.data.vocab import Vocabulary as Vocabulary
     from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
+    from firehose.learning.offline import make_settings as make_settings
+    from firehose.learning.offline import offline as offline
+    from firehose.learning.offline import pretrain as pretrain
+    from firehose.models.store import Trained as Trained
+    from firehose.models.store import load as load
+    from firehose.models.store import save as save
 
 __version__ = "0.1.0"
 
@@ -34,6 +40,12 @@ _HOMES = {
     "Vocabulary": "firehose.data.vocab",
     "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
+    "make_settings": "firehose.learning.offline",
+    "offline": "firehose.learning.offline",
+    "pretrain": "firehose.learning.offline",
+    "Trained": "firehose.models.store",
+    "load": "firehose.models.store",
+    "save": "firehose.models.store",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 

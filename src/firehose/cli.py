@@ -10,10 +10,11 @@ import typer
 from typer.exceptions import TyperException
 
 import firehose
-from firehose.errors import FirehoseError
+from firehose.errors import FirehoseError, Stopped
 
 if TYPE_CHECKING:
     from firehose.data.prepare import Prepared
+    from firehose.models.store import Trained
 
 app = typer.Typer(
     help="Personalized online language learning: one language model per user, from a stream "
@@ -173,6 +174,88 @@ def check(corpus: Annotated[Path, typer.Argument(help="A prepared corpus.")]) ->
     _print(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
 
 
+Recipe = Annotated[
+    str | None,
+    typer.Option(help="laptop, paper, or a TOML file; the defaults are the paper's."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
+]
+CorpusPath = Annotated[Path, typer.Argument(help="A prepared corpus.")]
+ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
+Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
+Every = Annotated[
+    float, typer.Option(min=0, help="Seconds between two checkpoints of the training.")
+]
+
+
+@app.command()
+def pretrain(
+    corpus: CorpusPath,
+    out: ModelOut,
+    split: Annotated[
+        str, typer.Option(help="The posts to train on: pretrain, or train.")
+    ] = "pretrain",
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a user-agnostic model, for every later one to begin with.
+
+    Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
+    epoch with the best validation perplexity are kept. Stopped or killed, the same command goes
+    on from its last checkpoint, to the same bits.
+
+    Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
+    """
+    from firehose.learning.offline import make_settings
+    from firehose.learning.offline import pretrain as train
+
+    settings = make_settings(recipe, assignments or ())
+    _trained(train(corpus, out, settings, split, replace, checkpoint_every), out)
+
+
+@app.command()
+def offline(  # noqa: PLR0913, PLR0917 (an option each)
+    corpus: CorpusPath,
+    out: ModelOut,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A pretrained model to begin with.")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="agnostic, encoder, decoder, or adapters (adapters).")
+    ] = None,
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a personal model on all training posts at once: the oracle no stream can give.
+
+    Many epochs, early stopping on validation posts, resumable as `firehose pretrain` is.
+
+    Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
+    """
+    from firehose.learning.offline import make_settings
+    from firehose.learning.offline import offline as train
+
+    tables = _given({"model": {"architecture": architecture}})
+    settings = make_settings(recipe, assignments or (), **tables)
+    _trained(train(corpus, out, start, settings, replace, checkpoint_every), out)
+
+
+def _trained(trained: "Trained", out: Path) -> None:
+    from firehose.page import many
+
+    best = min(trained.origin["history"], key=lambda epoch: epoch["validation"])
+    _print(
+        f"{out}: {many(len(trained.model.users), 'user')}; word perplexity "
+        f"{best['validation']:.1f} on validation posts after epoch {best['number']}."
+    )
+
+
 def _given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The tables without what was not given."""
     given = {
@@ -225,6 +308,8 @@ def main() -> None:
     """Run a command. What the user can mend is one sentence on stderr, and status 1 or 2."""
     try:
         status = app(standalone_mode=False)
+    except Stopped as stopped:
+        _fail(str(stopped), STOPPED)
     except FirehoseError as error:
         _fail(str(error), 1)
     except TyperException as error:

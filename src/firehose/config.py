@@ -23,6 +23,9 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+_HERE = Path(__file__).parent
+# Installed, they lie within the package; in a clone, beside it.
+RECIPES = _HERE / "recipes" if (_HERE / "recipes").is_dir() else _HERE.parents[1] / "recipes"
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]  # a single one needs no brackets
 
 
@@ -58,6 +61,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FirehoseError(f"{path} is not valid TOML: {error}.") from None
+
+
+def read_recipe(recipe: str | Path) -> dict[str, Any]:
+    """The tables of a recipe: one that comes with Firehose, by its name, or any TOML file."""
+    if Path(recipe).suffix == ".toml":
+        return read_toml(Path(recipe))
+    found = {path.stem: path for path in sorted(RECIPES.glob("*.toml"))}
+    if str(recipe) not in found:
+        raise FirehoseError(
+            f"There is no recipe {str(recipe)!r}: {nearest(str(recipe), list(found))} "
+            "A file's name ends in .toml."
+        )
+    return read_toml(found[str(recipe)])
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
@@ -22,14 +22,20 @@ Item = TypeVar("Item")
 console = Console(stderr=True, highlight=False)
 
 
-def track(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
-    """The items, with a bar while they come; a line with the time it took stays behind."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+def track(
+    items: Iterable[Item], total: int, doing: str, note: Callable[[], str] = str
+) -> Iterator[Item]:
+    """The items, with a bar while they come; a line with the time it took stays behind.
+
+    ``note`` says how things stand, and is asked after each item.
+    """
+    state = TextColumn("[dim]{task.fields[note]}[/dim]")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True), state)
     with _progress(*columns) as bar, _timed(doing):
-        task = bar.add_task(doing, total=total)
+        task = bar.add_task(doing, total=total, note="")
         for item in items:
             yield item
-            bar.advance(task)
+            bar.update(task, advance=1, note=note())
 
 
 @contextlib.contextmanager
@@ -38,6 +44,11 @@ def announce(doing: str) -> Iterator[None]:
     with _progress(TimeElapsedColumn()) as bar, _timed(doing):
         bar.add_task(doing, total=None)
         yield
+
+
+def say(sentence: str) -> None:
+    """One line about a long job, on a terminal or in its log."""
+    console.print(sentence, markup=False, soft_wrap=True)
 
 
 def _progress(*columns: ProgressColumn) -> Progress:

@@ -1,6 +1,6 @@
 """Adam for the shared weights and, row by row, for the users of a step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,14 +10,18 @@ from firehose.models.users import Taken, Users
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class Adam:
     """One step after each ``backward``, with the gradient clipped over everything it touches."""
 
-    def __init__(self, model: Personal, rate: float, clip: float = 0.25) -> None:
+    def __init__(
+        self, model: Personal, rate: float, clip: float = 0.25, user_rate: float = 1.0
+    ) -> None:
         self.model = model
         self.clip = clip
+        self.user_rate = user_rate  # times the rate, for the users: each takes few steps
         self.dense = torch.optim.Adam(
             model.parameters(), lr=rate, betas=BETAS, eps=EPSILON, fused=True
         )
@@ -42,8 +46,26 @@ class Adam:
         if norm > self.clip:
             torch._foreach_mul_([*grads, slopes], self.clip / (norm + 1e-6))
         self.dense.step()
-        step_rows(self.model.users, rows, slopes, rate)
+        step_rows(self.model.users, rows, slopes, rate * self.user_rate)
         return norm
+
+    def state(self) -> dict[str, Tensor]:
+        """The moments of the shared weights, to be saved; those of the users are theirs."""
+        saved = {}
+        for name, parameter in self.model.named_parameters():
+            for moment, value in self.dense.state.get(parameter, {}).items():
+                saved[f"{moment}.{name}"] = value
+        return saved
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with the moments that ``state`` holds."""
+        for name, parameter in self.model.named_parameters():
+            moments = {moment: state.get(f"{moment}.{name}") for moment in MOMENTS}
+            self.dense.state.pop(parameter, None)
+            if all(value is not None for value in moments.values()):
+                self.dense.state[parameter] = {
+                    moment: value.clone() for moment, value in moments.items() if value is not None
+                }
 
 
 def _merge(taken: Sequence[Taken], users: Users) -> tuple[Tensor, Tensor]:

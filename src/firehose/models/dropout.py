@@ -5,6 +5,7 @@ bits come in bulk. The generator belongs to the model, so a model's randomness i
 can be saved, and disturbs nobody else's.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,16 @@ class Random:
 
     def __init__(self, seed: int = 0) -> None:
         self.bits = np.random.SFC64(seed)
+
+    def state(self) -> list[int]:
+        """Where it stands, to be saved."""
+        return [int(word) for word in self.bits.state["state"]["state"]]
+
+    def restore(self, state: Sequence[int]) -> None:
+        """Go on from there."""
+        whole: Any = self.bits.state
+        whole["state"]["state"] = np.array(state, np.uint64)
+        self.bits.state = whole
 
     def dropped(self, like: Tensor, rate: float) -> Tensor:
         """A mask of the shape of ``like``, true with probability ``rate`` (to 1 / 65,536)."""

@@ -72,6 +72,12 @@ class Personal(nn.Module):
         super().__init__()
         self.plan = plan
         self.random = Random(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._build(pieces)
+
+    def _build(self, pieces: int) -> None:
+        plan = self.plan
         self.shared = TransformerXL(plan.shape, pieces, self.random)
         layers = plan.shape.layers
         places = {
@@ -92,6 +98,11 @@ class Personal(nn.Module):
     def is_personal(self) -> bool:
         """Whether it makes a difference who writes."""
         return self.plan.architecture != "agnostic"
+
+    @torch.no_grad()
+    def begin_with(self, pretrained: "Personal") -> None:
+        """Take over the shared weights; what belongs to users stays fresh."""
+        self.shared.load_state_dict(pretrained.shared.state_dict())
 
     def loss(self, batch: Batch) -> tuple[Tensor, Taken]:
         """The mean over posts of the mean over their tokens, to differentiate.

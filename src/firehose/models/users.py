@@ -5,6 +5,7 @@ moments, their share of the gradient norm. So its cost does not depend on how ma
 are, and a user who is silent does not drift.
 """
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 NOBODY = -1
+COLUMNS = ("vectors", "first", "second", "steps")
 
 
 class Taken(NamedTuple):
@@ -78,6 +80,16 @@ class Users:
         self.total += (vectors.double() - old.double()).sum(0)
         self.vectors[rows] = vectors
 
+    def numbers(self) -> NDArray[np.int64]:
+        """The users who have a row, row by row."""
+        return self.user_of[: self.count].copy()
+
+    def enter(self, users: NDArray[np.int64], vectors: Tensor) -> None:
+        """Give users rows in this order, each with a vector; nobody may be there yet."""
+        if len(users):
+            self._add(users)
+            self.put(torch.arange(self.count - len(users), self.count), vectors)
+
     def forget(self, user: int) -> bool:
         """Erase a user: vector, moments, name. The last row moves into the gap."""
         row = int(self.rows(np.array([user]))[0])
@@ -85,7 +97,7 @@ class Users:
             return False
         last = self.count - 1
         self.total -= self.vectors[row].double()
-        for column in (self.vectors, self.first, self.second, self.steps):
+        for column in (getattr(self, name) for name in COLUMNS):
             column[row] = column[last]
             column[last] = 0
         self.user_of[row] = self.user_of[last]
@@ -93,6 +105,23 @@ class Users:
         self.row_of[user] = -1
         self.count = last
         return True
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything, to be saved; a table restored from it goes on to the same bits."""
+        columns = {name: getattr(self, name)[: self.count] for name in COLUMNS}
+        user_of = torch.from_numpy(self.user_of[: self.count].copy())
+        return columns | {"user_of": user_of, "total": self.total.clone()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Become what ``state`` was taken from."""
+        numbers = state["user_of"].numpy()
+        self.count = len(numbers)
+        for name in COLUMNS:
+            setattr(self, name, state[name].clone())
+        self.user_of = numbers.copy()
+        self.row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
+        self.row_of[numbers] = np.arange(self.count)
+        self.total = state["total"].clone()
 
     def _add(self, users: NDArray[np.integer]) -> None:
         """Give rows to users who have none."""

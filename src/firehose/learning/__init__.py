@@ -1,0 +1,1 @@
+"""Training, scoring, and the game."""

@@ -1,0 +1,156 @@
+"""The state of a run on disk: each checkpoint is whole, or not there."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from firehose import tensors
+from firehose.data.corpus import sha256
+from firehose.errors import FirehoseError
+
+SCHEMA = 1
+KEPT = 2  # the newest, and the one before it
+
+
+class State(NamedTuple):
+    """What a run was when it was written down."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run in a folder that is its own as long as the run lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder and keep others out."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise FirehoseError(f"Cannot write to {self.folder}: {error.strerror}.") from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FirehoseError(
+                    f"{self.folder} is in use: the same run goes on elsewhere; wait for it."
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def numbers(self) -> list[int]:
+        """The checkpoints there are, the oldest first."""
+        return sorted(int(path.name[6:]) for path in self.folder.glob("state-*"))
+
+    def write(self, number: int, state: State) -> None:
+        """Add one, aside and then renamed; forget all but the newest ones."""
+        aside, place = self.folder / "partial", self._place(number)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        tensors.write(aside / "tensors.safetensors", state.tensors)
+        seal = {"schema": SCHEMA, "sha256": sha256(aside / "tensors.safetensors")}
+        (aside / "facts.json").write_text(json.dumps(seal | {"facts": state.facts}))
+        for path in (*aside.iterdir(), aside):
+            _sync(path)
+        shutil.rmtree(place, ignore_errors=True)
+        aside.rename(place)
+        _sync(self.folder)
+        for old in self.numbers()[:-KEPT]:
+            shutil.rmtree(self._place(old))
+
+    def read(self, number: int) -> State:
+        """One of them; a damaged one, or one of another schema, is refused with a sentence."""
+        place = self._place(number)
+        try:
+            body = json.loads((place / "facts.json").read_text())
+            schema, seal, facts = body["schema"], body["sha256"], body["facts"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise self._damaged(place, "facts.json cannot be read") from None
+        if schema != SCHEMA:
+            raise FirehoseError(
+                f"{place} has checkpoint schema {schema}, this Firehose reads {SCHEMA}; "
+                "begin again with --replace."
+            )
+        file = place / "tensors.safetensors"
+        if not file.is_file() or sha256(file) != seal:
+            raise self._damaged(place, "tensors.safetensors does not match its checksum")
+        return State(tensors.read(file), facts)
+
+    def latest(self) -> State | None:
+        """The newest one, if there is any."""
+        numbers = self.numbers()
+        return self.read(numbers[-1]) if numbers else None
+
+    def remove(self) -> None:
+        """The run is over, or to be begun again."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _place(self, number: int) -> Path:
+        return self.folder / f"state-{number:09d}"
+
+    def _damaged(self, place: Path, how: str) -> FirehoseError:
+        return FirehoseError(
+            f"{place} is damaged: {how}; remove that folder to go on from the one before it, "
+            "or begin again with --replace."
+        )
+
+
+class Request:
+    """Whether somebody asked the run to stop."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[Request]:
+    """Ctrl-C and SIGTERM ask the run to stop where it can go on later; a second one insists."""
+    request = Request()
+
+    def ask(number: int, _: Any) -> None:
+        if request.made:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        request.made = True
+
+    before: dict[int, Any] = {}
+    with contextlib.suppress(ValueError):  # not the main thread: nobody to ask
+        before = {kind: signal.signal(kind, ask) for kind in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def prefixed(prefix: str, part: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a part under names of their own."""
+    return {f"{prefix}/{name}": value for name, value in part.items()}
+
+
+def part(prefix: str, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The way back."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): t for name, t in whole.items() if name.startswith(start)}
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,307 @@
+"""Training that sees every post many times: pretraining, and the offline oracle.
+
+A killed training goes on when its command is given again: its state is kept beside the model to
+be, in ``MODEL.training``, and the model itself appears when it is finished.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from firehose.config import Section, merge, overrides, read_recipe
+from firehose.data.corpus import Corpus, Split
+from firehose.errors import FirehoseError, Stopped
+from firehose.learning.checkpoint import Checkpoints, State, part, prefixed, stop_requests
+from firehose.learning.scoring import costs
+from firehose.models.adam import Adam
+from firehose.models.personal import ModelPlan, Personal
+from firehose.models.store import WEIGHTS, Trained, load, read_card, save
+from firehose.progress import say, track
+
+
+class Training(Section):
+    """How a model is trained on posts in random order; the defaults are the paper's."""
+
+    epochs: int = Field(default=10, ge=1)
+    posts: int = Field(default=128, ge=1)  # of one step
+    rate: float = Field(default=2.5e-4, gt=0)
+    user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
+    warmup: int = Field(default=2000, ge=0)  # steps; then the rate falls to 0 along a cosine
+    clip: float = Field(default=0.25, gt=0)  # the largest norm of a gradient
+    patience: int = Field(default=2, ge=1)  # epochs in a row that may fail to be the best
+    seed: int = Field(default=0, ge=0)
+
+
+class Settings(Section):
+    """What the commands that make models are told; a recipe has the same tables."""
+
+    model: ModelPlan = ModelPlan()
+    pretrain: Training = Training()
+    offline: Training = Training()
+
+
+def make_settings(
+    recipe: str | Path | None = None, assignments: Sequence[str] = (), **tables: Mapping[str, Any]
+) -> Settings:
+    """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables."""
+    values = read_recipe(recipe) if recipe else {}
+    values = merge(merge(values, overrides(assignments)), tables)
+    return Settings.of(values, str(recipe) if recipe else "the settings")
+
+
+class Epoch(NamedTuple):
+    """What one pass over the posts came to."""
+
+    number: int
+    loss: float  # mean training loss, nats a token
+    validation: float  # word perplexity
+    tokens: int
+    seconds: float
+
+
+class Fit:
+    """A training in progress: everything that must be saved to go on to the same bits."""
+
+    def __init__(
+        self, model: Personal, posts: Split, training: Training, identity: dict[str, Any]
+    ) -> None:
+        self.model = model
+        self.posts = posts
+        self.training = training
+        self.identity = identity  # what must be the same for a training to go on
+        self.adam = Adam(model, training.rate, training.clip, training.user_rate)
+        self.steps_per_epoch = math.ceil(len(posts) / training.posts)
+        self.step = 0
+        self.losses: list[float] = []  # of this epoch
+        self.tokens = 0
+        self.seconds = 0.0
+        self.history: list[Epoch] = []
+        self.best: dict[str, Tensor] = {}
+
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        training = self.training
+        warm = min(1.0, (self.step + 1) / max(training.warmup, 1))
+        total = self.steps_per_epoch * training.epochs
+        return training.rate * warm * (0.5 + 0.5 * math.cos(math.pi * self.step / total))
+
+    def epoch(self) -> Iterator[float]:
+        """Take the steps that are left of this epoch; each yields its loss."""
+        size, number = self.training.posts, len(self.history)
+        order = np.random.default_rng([self.training.seed, number]).permutation(len(self.posts))
+        self.model.train()
+        for start in range((self.steps_per_epoch - self.left()) * size, len(order), size):
+            begun = time.monotonic()
+            batch = self.posts.batch(order[start : start + size])
+            self.adam.zero()
+            loss, taken = self.model.loss(batch)
+            loss.backward()
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise FirehoseError(
+                    f"The loss is {value} at step {self.step + 1}; nothing is learned from that. "
+                    "Give it a lower rate (--set pretrain.rate=… or offline.rate=…)."
+                )
+            self.adam.step([taken], self.rate())
+            self.step += 1
+            self.losses.append(value)
+            self.tokens += len(batch.tokens) - len(batch)
+            self.seconds += time.monotonic() - begun
+            yield value
+
+    def left(self) -> int:
+        """The steps of this epoch that are still to be taken."""
+        return self.steps_per_epoch * (len(self.history) + 1) - self.step
+
+    def note(self) -> str:
+        """How things stand."""
+        return f"{self.losses[-1]:.3f} nats/token · {self.tokens / self.seconds:,.0f} tokens/s"
+
+    def end_epoch(self, validation: float) -> Epoch:
+        """Note how the epoch went, and the weights if they are the best so far."""
+        number = len(self.history) + 1
+        loss = float(np.mean(self.losses))
+        epoch = Epoch(number, loss, validation, self.tokens, self.seconds)
+        if all(validation < earlier.validation for earlier in self.history):
+            self.best = {name: value.clone() for name, value in self._weights().items()}
+        self.history.append(epoch)
+        self.losses, self.tokens, self.seconds = [], 0, 0.0
+        return epoch
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are done, or the last ones were in vain."""
+        if len(self.history) == self.training.epochs:
+            return True
+        values = [epoch.validation for epoch in self.history]
+        best = values.index(min(values)) if values else 0
+        return len(values) - 1 - best >= self.training.patience
+
+    def state(self) -> State:
+        """All of it."""
+        tensors = self._weights() | prefixed("adam", self.adam.state())
+        facts = {
+            "identity": self.identity,
+            "step": self.step,
+            "losses": self.losses,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "history": self.history,
+            "random": self.model.random.state(),
+        }
+        return State(tensors | prefixed("best", self.best), facts)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._put(state.tensors)
+        self.adam.restore(part("adam", state.tensors))
+        self.best = part("best", state.tensors)
+        facts = state.facts
+        self.step, self.losses = facts["step"], facts["losses"]
+        self.tokens, self.seconds = facts["tokens"], facts["seconds"]
+        self.history = [Epoch(*epoch) for epoch in facts["history"]]
+        self.model.random.restore(facts["random"])
+
+    def take_best(self) -> None:
+        """Put the weights of the best epoch into the model."""
+        self._put(self.best)
+
+    def _weights(self) -> dict[str, Tensor]:
+        users = prefixed("users", self.model.users.state())
+        return prefixed("model", self.model.state_dict()) | users
+
+    def _put(self, tensors: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(part("model", tensors))
+        self.model.users.restore(part("users", tensors))
+
+
+def pretrain(
+    corpus: Corpus | str | Path,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    split: str = "pretrain",
+    replace: bool = False,
+    checkpoint_every: float = 300,
+) -> Trained:
+    """Train a user-agnostic model for every later one to begin with."""
+    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    plan = settings.model.model_copy(update={"architecture": "agnostic"})
+    model = Personal(plan, opened.vocabulary.size, settings.pretrain.seed)
+    trained = Trained(model, opened.vocabulary, opened.users)
+    run = Run("pretrain", opened, split, settings.pretrain, None)
+    return run.finish(trained, Path(out), replace, checkpoint_every)
+
+
+def offline(
+    corpus: Corpus | str | Path,
+    out: str | Path,
+    start: str | Path | None = None,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    replace: bool = False,
+    checkpoint_every: float = 300,
+) -> Trained:
+    """Train a model on all training posts, many times over: what no continual learner can do.
+
+    With ``start``, a pretrained model gives the sizes and the shared weights.
+    """
+    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    plan = settings.model
+    pretrained = load(start, opened) if start else None
+    if pretrained:
+        known = pretrained.model.plan
+        plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
+    model = Personal(plan, opened.vocabulary.size, settings.offline.seed)
+    if pretrained:
+        model.begin_with(pretrained.model)
+    trained = Trained(model, opened.vocabulary, opened.users)
+    run = Run("offline", opened, "train", settings.offline, start)
+    return run.finish(trained, Path(out), replace, checkpoint_every)
+
+
+class Run(NamedTuple):
+    """One training from its command to its model."""
+
+    kind: str
+    corpus: Corpus
+    split: str
+    training: Training
+    start: str | Path | None
+
+    def posts(self) -> Split:
+        """What is trained on."""
+        found = self.corpus.splits.get(self.split)
+        if found is None or not len(found):
+            raise FirehoseError(
+                f"{self.corpus.path} has no posts in {self.split!r}; prepare it with "
+                "--pretrain-before, or train on others: --split train."
+            )
+        return found
+
+    def finish(self, trained: Trained, out: Path, replace: bool, every: float) -> Trained:
+        """Train, from where an earlier attempt was stopped if there is one, and save."""
+        if out.exists() and not replace:
+            raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
+        checkpoints = Checkpoints(out.parent / f"{out.name}.training")
+        identity = self._identity(trained.model)
+        fit = Fit(trained.model, self.posts(), self.training, identity)
+        with checkpoints.held():
+            if (found := checkpoints.latest()) and found.facts["identity"] == identity:
+                fit.restore(found)
+                say(f"Going on from step {fit.step:,}, as {checkpoints.folder} has it.")
+            elif found and not replace:
+                raise FirehoseError(
+                    f"{checkpoints.folder} is of a training with other settings; choose another "
+                    "--out, or add --replace to begin again."
+                )
+            self._train(fit, checkpoints, every)
+            fit.take_best()
+            trained.model.eval()
+            trained.origin = identity | {"history": [epoch._asdict() for epoch in fit.history]}
+            save(trained, out, replace)
+            checkpoints.remove()
+        return trained
+
+    def _train(self, fit: Fit, checkpoints: Checkpoints, every: float) -> None:
+        """Epoch after epoch, with a checkpoint after each, from time to time, and on request."""
+        validation = self.corpus.splits["validation"]
+        written = time.monotonic()
+        with stop_requests() as request:
+            while not fit.is_over:
+                doing = f"epoch {len(fit.history) + 1} of {self.training.epochs}"
+                for _ in track(fit.epoch(), fit.left(), doing, fit.note):
+                    if request.made or time.monotonic() - written >= every:
+                        checkpoints.write(fit.step, fit.state())
+                        written = time.monotonic()
+                    if request.made:
+                        raise Stopped(
+                            f"Stopped after step {fit.step:,}; the same command goes on from there."
+                        )
+                epoch = fit.end_epoch(costs(fit.model, validation, "validation").per_word())
+                say(sentence(epoch))
+                checkpoints.write(fit.step, fit.state())
+
+    def _identity(self, model: Personal) -> dict[str, Any]:
+        """What must be the same for a training to go on."""
+        return {
+            "kind": self.kind,
+            "corpus": {name: file.sha256 for name, file in self.corpus.manifest.files.items()},
+            "split": self.split,
+            "start": read_card(Path(self.start)).files[WEIGHTS].sha256 if self.start else None,
+            "model": model.plan.public(),
+            "training": self.training.public(),
+        }
+
+
+def sentence(epoch: Epoch) -> str:
+    """How an epoch went, for people."""
+    rate = epoch.tokens / max(epoch.seconds, 1e-9)
+    return (
+        f"epoch {epoch.number}: {epoch.loss:.3f} nats a token in training, word perplexity "
+        f"{epoch.validation:.1f} on validation posts; {rate:,.0f} tokens/s, {epoch.seconds:.0f} s"
+    )

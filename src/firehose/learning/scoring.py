@@ -1,0 +1,50 @@
+"""What a model pays for held-out posts, and what that is per word, per token, per user."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch
+from firehose.data.corpus import Split
+from firehose.models.personal import Personal
+from firehose.progress import track
+
+AT_ONCE = 128  # posts
+
+
+class Costs(NamedTuple):
+    """What each post cost, and what it is spread over."""
+
+    nats: NDArray[np.float64]  # [posts], as the rest
+    words: NDArray[np.int64]  # <EOT> included
+    tokens: NDArray[np.int64]  # <SOT> not included: nothing predicts it
+    user: NDArray[np.int64]
+
+    def per_word(self) -> float:
+        """The perplexity per word, over all posts together."""
+        return float(np.exp(self.nats.sum() / self.words.sum()))
+
+    def per_token(self) -> float:
+        """The perplexity per token, over all posts together."""
+        return float(np.exp(self.nats.sum() / self.tokens.sum()))
+
+
+def costs(
+    model: Personal, posts: Split, doing: str = "scoring", writers: NDArray[np.int64] | None = None
+) -> Costs:
+    """Let the model pay for every post of a split; ``writers`` may stand in for who wrote them."""
+    starts = range(0, len(posts), AT_ONCE)
+    nats = []
+    for start in track(starts, len(starts), doing):
+        batch = posts.between(start, min(start + AT_ONCE, len(posts)))
+        if writers is not None:
+            user = writers[start : start + AT_ONCE].astype(np.int32)
+            batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
+        nats.append(model.pay(batch).nats)
+    return Costs(
+        np.concatenate(nats) if nats else np.zeros(0),
+        np.asarray(posts.words, np.int64),
+        np.diff(posts.offsets) - 1,
+        np.asarray(posts.user, np.int64),
+    )

@@ -1,0 +1,174 @@
+"""A model on disk: weights as safetensors, all else as JSON and Parquet, and its vocabulary.
+
+::
+
+    model/
+      model.json           schema, sizes, where it comes from, checksums
+      weights.safetensors  shared weights, and a vector per user
+      users.parquet        the name of each vector's user
+      vocabulary.model     SentencePiece
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pydantic import ValidationError
+
+import firehose
+from firehose import tensors
+from firehose.data.corpus import Corpus, File, Record, sha256
+from firehose.data.vocab import Vocabulary
+from firehose.data.workspace import workspace
+from firehose.errors import FirehoseError
+from firehose.models.personal import ModelPlan, Personal
+
+SCHEMA = 1
+FORMAT = "firehose model"
+WEIGHTS = "weights.safetensors"
+VECTORS = "users.vectors"
+USERS = "users.parquet"
+
+
+class Card(Record):
+    """What ``model.json`` says."""
+
+    format: str = FORMAT
+    schema_version: int = SCHEMA
+    version: str
+    pieces: int
+    users: int
+    model: ModelPlan
+    origin: dict[str, Any]  # how it was made, and how well it did then
+    files: dict[str, File]
+
+
+@dataclass
+class Trained:
+    """A model, the words it speaks, and whom it knows."""
+
+    model: Personal
+    vocabulary: Vocabulary
+    names: Sequence[str] = ()  # of users, by number
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    def number(self, user: str) -> int | None:
+        """The number of a user the model knows; None: it knows nobody of that name."""
+        try:
+            number = self.names.index(user)
+        except ValueError:
+            return None
+        return number if self.model.users.rows(np.array([number]))[0] >= 0 else None
+
+    def known(self) -> list[str]:
+        """The names of the users who have a vector."""
+        return [self.names[number] for number in self.model.users.numbers()]
+
+
+def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
+    """Write a model's folder; it appears whole, or not at all."""
+    if Path(out).exists() and not (Path(out) / "model.json").is_file():
+        raise FirehoseError(f"{out} exists and is not a model; choose another --out.")
+    with workspace(Path(out), replace) as folder:
+        result = folder / "result"
+        result.mkdir()
+        write(trained, result)
+
+
+def write(trained: Trained, folder: Path) -> None:
+    """Put a model's files into an empty folder."""
+    model = trained.model
+    weights = dict(model.state_dict())
+    tensors.refuse_not_finite(weights, folder.parent)
+    count = len(model.users)
+    tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
+    pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)
+    (folder / "vocabulary.model").write_bytes(trained.vocabulary.model)
+    files = {
+        path.name: File(bytes=path.stat().st_size, sha256=sha256(path))
+        for path in sorted(folder.iterdir())
+    }
+    card = Card(
+        version=firehose.__version__,
+        pieces=model.shared.pieces,
+        users=count,
+        model=model.plan,
+        origin=trained.origin,
+        files=files,
+    )
+    (folder / "model.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
+    """Open a model's folder, or refuse with a sentence.
+
+    With a ``corpus`` the users are numbered as there, by their names; who is not in it follows.
+    """
+    folder = Path(path)
+    card = read_card(folder)
+    for name, file in card.files.items():
+        if not (folder / name).is_file():
+            raise FirehoseError(f"{folder} is damaged: {name} is missing; copy the model again.")
+        size = (folder / name).stat().st_size
+        if size != file.bytes:
+            raise FirehoseError(
+                f"{folder} is damaged: {name} has {size:,} bytes instead of {file.bytes:,}; "
+                "copy the model again."
+            )
+    vocabulary = Vocabulary.load(folder / "vocabulary.model")
+    if corpus is not None:
+        refuse_other_words(folder, vocabulary, corpus)
+    weights = tensors.read(folder / WEIGHTS)
+    model = Personal(card.model, card.pieces)
+    vectors = torch.zeros(card.users, card.model.d_user)
+    wanted = dict(model.state_dict()) | {VECTORS: vectors}
+    tensors.refuse_misfits(weights, wanted, folder / WEIGHTS)
+    vectors = weights.pop(VECTORS)
+    model.load_state_dict(weights)
+    names = pq.read_table(folder / USERS)["user"].to_pylist()
+    everyone = numbered(names, corpus.users if corpus else ())
+    places = {name: number for number, name in enumerate(everyone)}
+    model.users.enter(np.array([places[name] for name in names], np.int64), vectors)
+    return Trained(model.eval(), vocabulary, everyone, card.origin)
+
+
+def numbered(names: Sequence[str], first: Sequence[str]) -> list[str]:
+    """Everybody by number: those who come ``first``, then the others."""
+    known = set(first)
+    return [*first, *(name for name in names if name not in known)]
+
+
+def read_card(folder: Path) -> Card:
+    """``model.json``, or a sentence about what is wrong with it."""
+    file = folder / "model.json"
+    if not file.is_file():
+        what = "does not exist" if not folder.exists() else "is not a model: no model.json in it"
+        raise FirehoseError(f"{folder} {what}; make one with `firehose pretrain`.")
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+        if body["format"] != FORMAT:
+            raise KeyError
+        if body["schema_version"] != SCHEMA:
+            raise FirehoseError(
+                f"{folder} has model schema {body['schema_version']}, this Firehose reads "
+                f"{SCHEMA}; train it again, or use the Firehose that made it."
+            )
+        return Card.model_validate(body)
+    except (ValueError, KeyError, TypeError, ValidationError):
+        raise FirehoseError(f"{file} is not a model's: it cannot be read.") from None
+
+
+def refuse_other_words(folder: Path, vocabulary: Vocabulary, corpus: Corpus) -> None:
+    """Refuse a corpus whose tokens mean something else to the model."""
+    if vocabulary.model != corpus.vocabulary.model:
+        raise FirehoseError(
+            f"{folder} ({vocabulary.size:,} pieces) and {corpus.path} "
+            f"({corpus.vocabulary.size:,} pieces) have different vocabularies; prepare the corpus "
+            f"with --vocab-model {folder / 'vocabulary.model'}."
+        )
