@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firehose.data.vocab import Vocabulary as Vocabulary
     from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
+    from firehose.learning.evaluate import evaluate as evaluate
     from firehose.learning.offline import make_settings as make_settings
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
@@ -40,6 +41,7 @@ _HOMES = {
     "Vocabulary": "firehose.data.vocab",
     "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
+    "evaluate": "firehose.learning.evaluate",
     "make_settings": "firehose.learning.offline",
     "offline": "firehose.learning.offline",
     "pretrain": "firehose.learning.offline",

@@ -246,6 +246,41 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     _trained(train(corpus, out, start, settings, replace, checkpoint_every), out)
 
 
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model's folder.")],
+    corpus: CorpusPath,
+    split: Annotated[str, typer.Option(help="train, validation, test, or pretrain.")] = "test",
+    others: Annotated[
+        int, typer.Option(min=0, help="Other users whose vectors each post is scored with, too.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Of the choice of those users.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="A Parquet file for the values of each user.")
+    ] = None,
+) -> None:
+    """Score a model on held-out posts: perplexity per word and per token, balanced over users.
+
+    A personal model is also scored as if other users had written each post: the farther that is
+    from its own value, the more personal it is.
+
+    Example: `firehose evaluate oracle corpus --out users.parquet`
+    """
+    from firehose.learning.evaluate import evaluate as score
+    from firehose.learning.evaluate import write
+    from firehose.page import many, terminal
+
+    found = score(model, corpus, split, others, seed)
+    _print(terminal(found.table()))
+    posts, words = len(found.own.nats), int(found.own.words.sum())
+    _print(f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.")
+    if found.unknown:
+        _print(f"{many(found.unknown, 'user')} new to the model got the population's vector.")
+    if out:
+        write(found, out)
+        _print(f"Each user's values are in {out}")
+
+
 def _trained(trained: "Trained", out: Path) -> None:
     from firehose.page import many
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.errors import FirehoseError
+from firehose.models.attention import Grid
 from firehose.models.personal import ModelPlan, Personal, predictions
 from firehose.models.published import adopt, release
-from firehose.models.transformer_xl import Grid, Shape
+from firehose.models.transformer_xl import Shape
 
 FIXTURES = Path(__file__).parent / "parity"
 Released = dict[str, torch.Tensor]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.models import softmax
+from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
-from firehose.models.transformer_xl import Grid, Shape, TransformerXL
+from firehose.models.transformer_xl import Shape, TransformerXL
 
 TINY = Shape(layers=2, d_model=16, heads=2, d_head=8, d_inner=32, dropout=0.0)
 PIECES = 23
@@ -227,16 +228,3 @@ def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_mask() -> None:
     assert torch.equal(again, kept.detach())
     assert not torch.equal(drop(ones) == 0, kept == 0)
     assert drop.eval()(ones) is ones
-
-
-@settings(max_examples=40, deadline=None)
-@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20), groups=st.integers(1, 9))
-def test_what_is_laid_on_grids_comes_back(lengths: list[int], groups: int) -> None:
-    grid = Grid(torch.tensor(lengths), groups)
-    flat = torch.arange(sum(lengths) * 2.0).view(-1, 2)
-    ordered = flat[grid.into]
-    laid = [group.lay(ordered[group.tokens]) for group in grid.groups]
-    taken = torch.cat([g.take(part) for g, part in zip(grid.groups, laid, strict=True)])
-    assert torch.equal(taken[grid.back], flat)
-    assert sum(group.posts for group in grid.groups) == len(lengths)
-    assert sum(int((part.sum(-1) != 0).sum()) for part in laid) >= sum(lengths) - 1

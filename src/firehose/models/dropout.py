@@ -2,11 +2,11 @@
 
 torch draws its masks one number after another; here 16 random bits decide an element, and raw
 bits come in bulk. The generator belongs to the model, so a model's randomness is one state that
-can be saved, and disturbs nobody else's.
+can be saved, and disturbs nobody else's. A mask is one byte an element, and is multiplied with.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,24 +29,22 @@ class Random:
         whole["state"]["state"] = np.array(state, np.uint64)
         self.bits.state = whole
 
-    def dropped(self, like: Tensor, rate: float) -> Tensor:
-        """A mask of the shape of ``like``, true with probability ``rate`` (to 1 / 65,536)."""
+    def kept(self, like: Tensor, rate: float) -> Tensor:
+        """Of the shape of ``like``: 0 with probability ``rate`` (to 1 / 65,536), or 1."""
         count = like.numel()
         raw = self.bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
-        return torch.from_numpy(raw < round(rate * 65_536)).view(like.shape)
+        return torch.from_numpy(raw >= round(rate * 65_536)).view(torch.uint8).view(like.shape)
 
 
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, hidden: Tensor, dropped: Tensor, scale: float) -> Tensor:
-        context.save_for_backward(dropped)
-        context.scale = scale
-        return hidden.masked_fill(dropped, 0).mul_(scale)
+class Mask(NamedTuple):
+    """What is kept, and by how much that is scaled up."""
 
-    @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        (dropped,) = context.saved_tensors
-        return slopes[0].masked_fill(dropped, 0).mul_(context.scale), None, None
+    kept: Tensor
+    scale: float
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values with this mask; also its own gradient."""
+        return (values * self.kept).mul_(self.scale)
 
 
 class Dropout(torch.nn.Module):
@@ -57,10 +55,44 @@ class Dropout(torch.nn.Module):
         self.rate = rate
         self.random = random
 
+    def mask(self, like: Tensor) -> Mask | None:
+        """A fresh mask; None where there is nothing to drop."""
+        if not self.training or not self.rate:
+            return None
+        return Mask(self.random.kept(like, self.rate), 1 / (1 - self.rate))
+
     def forward(self, hidden: Tensor) -> Tensor:
         """The same shape; the same tensor when there is nothing to drop."""
-        if not self.training or not self.rate:
-            return hidden
-        dropped = self.random.dropped(hidden, self.rate)
-        kept: Tensor = _Drop.apply(hidden, dropped, 1 / (1 - self.rate))  # type: ignore[no-untyped-call]
-        return kept
+        mask = self.mask(hidden)
+        return hidden if mask is None else _Drop.apply(hidden, mask)  # type: ignore[no-untyped-call, no-any-return]
+
+    def after_relu(self, hidden: Tensor) -> Tensor:
+        """Dropout of the positive part. What is zero then passes no gradient: no mask is kept."""
+        mask = self.mask(hidden)
+        return hidden.relu() if mask is None else _DropRelu.apply(hidden, mask)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, hidden: Tensor, mask: Mask) -> Tensor:
+        context.mask = mask
+        return mask.of(hidden)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        return context.mask.of(slopes[0]), None
+
+
+class _DropRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, hidden: Tensor, mask: Mask) -> Tensor:
+        made = mask.of(hidden).relu_()
+        context.save_for_backward(made)
+        context.scale = mask.scale
+        return made
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (made,) = context.saved_tensors
+        through = torch.ops.aten.threshold_backward(slopes[0], made, 0)
+        return through.mul_(context.scale), None

@@ -11,9 +11,10 @@ from torch.nn import functional
 
 from firehose.batch import Batch, gather
 from firehose.config import Section
+from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
 from firehose.models.softmax import nats, weighted_loss
-from firehose.models.transformer_xl import Adapt, Grid, Shape, TransformerXL
+from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Taken, Users
 
 Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
@@ -60,8 +61,8 @@ class ResidualMLP(nn.Module):
         # [hidden, user] times the whole matrix, but the user's half once per post.
         ours, theirs = self.inward.weight.chunk(2, dim=1)
         inner = functional.linear(user, theirs, self.inward.bias)[post]
-        inner = functional.linear(hidden, ours).add_(inner).relu_()
-        outer = self.drop(self.outward(self.drop(inner)))
+        inner = functional.linear(hidden, ours).add_(inner)
+        outer = self.drop(self.outward(self.drop.after_relu(inner)))
         return hidden + self.norm(outer)  # type: ignore[no-any-return]
 
 

@@ -1,14 +1,10 @@
 """Transformer-XL on flat batches: every token-wise product is done on real tokens only.
 
-A batch of posts is one matrix of tokens, ``[tokens, d_model]``, without padding. Only inside
-attention, where tokens of one post look at each other, they are laid out on padded grids,
-``[posts, positions, …]``, and taken back. Attention is relative (Dai et al. 2019): a score is the
-sum of a content and a position term, each with a bias of its own that all layers share.
+A batch of posts is one matrix of tokens, ``[tokens, d_model]``, without padding; only inside
+attention the tokens of a post are laid out on a grid.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -16,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from firehose.config import Section
+from firehose.models.attention import Grid, attend
 from firehose.models.dropout import Dropout, Random
 
 # What is done to the hidden vectors before the first layer (0) and after each layer (1, 2, …).
@@ -32,62 +29,6 @@ class Shape(Section):
     d_inner: int = Field(default=2048, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     memory: int = Field(default=0, ge=0)  # positions of earlier segments that stay visible
-
-
-class Group(NamedTuple):
-    """Posts of similar length, and where their tokens lie on a padded grid."""
-
-    tokens: slice  # of the batch, once its posts are in order of length
-    posts: int
-    width: int
-    place: Tensor  # [tokens], on the grid
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.place) == self.posts * self.width
-
-    def lay(self, flat: Tensor) -> Tensor:
-        """``[tokens, …]`` to ``[posts, width, …]``, zeros where there is no token."""
-        if not self.is_full:
-            empty = flat.new_zeros(self.posts * self.width, *flat.shape[1:])
-            flat = empty.index_copy(0, self.place, flat)
-        return flat.view(self.posts, self.width, *flat.shape[1:])
-
-    def take(self, laid: Tensor) -> Tensor:
-        """The way back."""
-        flat = laid.reshape(self.posts * self.width, *laid.shape[2:])
-        return flat if self.is_full else flat.index_select(0, self.place)
-
-
-class Grid:
-    """How the posts of a flat batch are laid out for attention.
-
-    Attention costs the square of a grid's width, and most posts are far shorter than the
-    longest; so there are several grids, each for posts of similar length.
-    """
-
-    def __init__(self, lengths: Tensor, groups: int = 6) -> None:
-        posts = len(lengths)
-        starts = torch.cumsum(lengths, 0) - lengths
-        tokens = int(lengths.sum())
-        self.post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
-        order = torch.argsort(lengths, stable=True)
-        ordered = lengths[order]
-        begins = torch.cumsum(ordered, 0) - ordered
-        owner = torch.repeat_interleave(torch.arange(posts), ordered, output_size=tokens)
-        step = torch.arange(tokens) - begins[owner]  # position within the post
-        self.into = starts[order][owner] + step  # [tokens], from the batch's order to ours
-        self.back = torch.empty_like(self.into)
-        self.back[self.into] = torch.arange(tokens)
-        self.groups = []
-        edges = [round(posts * number / groups) for number in range(groups + 1)]
-        for first, last in pairwise(edges):
-            if first < last:
-                start, stop = int(begins[first]), int(begins[last - 1] + ordered[last - 1])
-                width = int(ordered[last - 1])
-                place = (owner[start:stop] - first) * width + step[start:stop]
-                self.groups.append(Group(slice(start, stop), last - first, width, place))
-        self.width = max((group.width for group in self.groups), default=0)
 
 
 class Attention(nn.Module):
@@ -108,42 +49,14 @@ class Attention(nn.Module):
     ) -> Tensor:
         """``hidden`` [tokens, d_model]; ``distances`` [keys, d_model], the farthest first."""
         shape = self.shape
-        split = (3, shape.heads, shape.d_head)
-        mixed = self.queries_keys_values(hidden).view(-1, *split).index_select(0, grid.into)
         far = self.positions(distances).view(-1, shape.heads, shape.d_head).permute(1, 2, 0)
         past = None
         if memory is not None:
-            past = self.queries_keys_values(memory).view(*memory.shape[:2], *split)
-        found = []
-        for group in grid.groups:
-            laid = group.lay(mixed[group.tokens])  # [posts, width, 3, heads, d_head]
-            if past is not None:
-                laid = torch.cat([past, laid], 1)
-            found.append(group.take(self._attend(laid, group.width, far, biases)))
-        joined = torch.cat(found).index_select(0, grid.back)  # [tokens, heads, d_head]
-        return self.norm(hidden + self.drop(self.out(joined.flatten(1))))  # type: ignore[no-any-return]
-
-    def _attend(self, laid: Tensor, width: int, far: Tensor, biases: Tensor) -> Tensor:
-        """From [posts, keys, 3, heads, d_head] to [posts, width, heads, d_head]."""
-        # Heads first, so that the position term is one product per head for all posts.
-        query, key, value = laid.permute(2, 3, 0, 1, 4)  # [heads, posts, keys, d_head] each
-        query = query[:, :, -width:]
-        heads, posts, keys, d_head = key.shape
-        content, position = biases[:, :, None, None, :]
-        by_distance = (query + position).reshape(heads, posts * width, d_head) @ far[..., -keys:]
-        scores = (query + content) @ key.transpose(-1, -2)
-        scores = scores + _shift(by_distance.view(heads, posts, width, keys))
-        later = torch.ones(width, keys, dtype=torch.bool).triu(1 + keys - width)
-        weights = scores.mul_(d_head**-0.5).masked_fill_(later, float("-inf")).softmax(-1)
-        found: Tensor = self.drop(weights) @ value
-        return found.permute(1, 2, 0, 3)
-
-
-def _shift(scores: Tensor) -> Tensor:
-    """From scores by distance to scores by key: row i moves left by (width − 1 − i)."""
-    *outer, queries, keys = scores.shape
-    padded = functional.pad(scores, (1, 0)).view(*outer, keys + 1, queries)
-    return padded[..., 1:, :].reshape(*outer, queries, keys)
+            laid = self.queries_keys_values(memory).view(*memory.shape[:2], 3, *far.shape[:2])
+            past = laid[:, :, 1:].permute(2, 3, 0, 1, 4)
+        mixed = self.queries_keys_values(hidden)
+        found = attend(mixed, far.contiguous(), biases, past, grid, self.drop)
+        return self.norm(hidden + self.drop(self.out(found)))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
@@ -158,7 +71,7 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """[tokens, d_model] to the same."""
-        outer = self.drop(self.fall(self.drop(self.rise(hidden).relu_())))
+        outer = self.drop(self.fall(self.drop.after_relu(self.rise(hidden))))
         return self.norm(hidden + outer)  # type: ignore[no-any-return]
 
 
@@ -210,8 +123,7 @@ class TransformerXL(nn.Module):
     ) -> list[Tensor]:
         if not self.shape.memory:
             return []
-        (group,) = grid.groups
-        laid = [group.lay(hidden.detach()) for hidden in inputs]
+        laid = [grid.lay(hidden.detach(), 1, 1)[0][0, 0] for hidden in inputs]
         if memory:
             laid = [torch.cat(pair, 1) for pair in zip(memory, laid, strict=True)]
         return [hidden[:, -self.shape.memory :] for hidden in laid]
