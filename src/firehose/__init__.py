@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from firehose.learning.offline import make_settings as make_settings
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
+    from firehose.models.published import convert as convert
     from firehose.models.store import Trained as Trained
     from firehose.models.store import load as load
     from firehose.models.store import save as save
@@ -45,6 +46,7 @@ _HOMES = {
     "make_settings": "firehose.learning.offline",
     "offline": "firehose.learning.offline",
     "pretrain": "firehose.learning.offline",
+    "convert": "firehose.models.published",
     "Trained": "firehose.models.store",
     "load": "firehose.models.store",
     "save": "firehose.models.store",

@@ -281,6 +281,35 @@ def evaluate(
         _print(f"Each user's values are in {out}")
 
 
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A .pt file of the release, or a model's folder.")],
+    out: Annotated[Path, typer.Option(help="The model's folder, or the .pt file, to make.")],
+    vocab_model: Annotated[
+        Path | None, typer.Option(help="The SentencePiece .model of the weights in a .pt file.")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="encoder or decoder, which a .pt file does not tell apart.")
+    ] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="The users' names, a line each, in the order of the rows.")
+    ] = None,
+    replace: Annotated[bool, typer.Option(help="Replace what is at --out.")] = False,
+) -> None:
+    """Turn weights of the authors' release into a model, or a model into such weights.
+
+    Examples:
+
+    - `firehose convert model.pt --vocab-model Firehose_cased_32000.model --out model`
+
+    - `firehose convert model --out model.pt`
+    """
+    from firehose.models.published import convert as turn
+
+    turn(source, out, vocab_model, architecture, users, replace)  # type: ignore[arg-type]
+    _print(f"Made {out}")
+
+
 def _trained(trained: "Trained", out: Path) -> None:
     from firehose.page import many
 

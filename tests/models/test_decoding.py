@@ -20,9 +20,9 @@ ARCHITECTURES: list[Architecture] = ["agnostic", *PERSONAL]
 LONG = 2 * CAPACITY + 3  # tokens: the cache must grow twice
 
 
-def loud(architecture: Architecture, **changes: object) -> Personal:
-    """A model with weights so large that every term of attention and every user counts."""
-    model = awake(tiny(architecture, **changes))
+def loud(model: Personal) -> Personal:
+    """With weights so large that every term of attention and every user counts."""
+    awake(model)
     for parameter in model.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.2)
@@ -31,9 +31,11 @@ def loud(architecture: Architecture, **changes: object) -> Personal:
 
 def whole(model: Personal, post: list[int], user: int) -> Tensor:
     """By the model's own scoring: the log-probabilities of what comes after ``post``, [pieces]."""
-    batch = batch_of([[*post, piece] for piece in range(PIECES)] + [post], [user] * (PIECES + 1))
-    paid = torch.from_numpy(model.pay(batch).nats)
-    return paid[-1] - paid[:-1]
+    posts = [[*post, piece] for piece in range(PIECES)]
+    if len(post) > 1:
+        posts.append(post)
+    paid = torch.from_numpy(model.pay(batch_of(posts, [user] * len(posts))).nats)
+    return (paid[PIECES] if len(post) > 1 else 0) - paid[:PIECES]
 
 
 @st.composite
@@ -51,7 +53,7 @@ def cut_posts(draw: st.DrawFn) -> tuple[list[list[int]], list[int]]:
 def test_any_pieces_give_what_the_whole_gives(
     architecture: Architecture, rows: tuple[list[list[int]], list[int]], user: int
 ) -> None:
-    model = loud(architecture)
+    model = loud(tiny(architecture))
     posts, cuts = rows
     decoder = Decoder(model, user, len(posts))
     tokens = torch.tensor(posts)
@@ -67,7 +69,7 @@ class Rows(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = loud("adapters")
+        self.model = loud(tiny("adapters"))
         self.rows: list[list[int]] = [[1]]
         self.decoder = Decoder(self.model, 3)
         self.decoder.advance(torch.tensor([[1]]))
@@ -140,7 +142,7 @@ def test_a_new_token_costs_one_token_s_work(architecture: Architecture) -> None:
 
 def test_decoding_changes_nothing_and_drops_nothing_out() -> None:
     shape = TINY.model_copy(update={"dropout": 0.5})
-    model = loud("adapters", shape=shape).train()
+    model = loud(tiny("adapters", shape=shape)).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     stands = model.random.state()
     tokens = torch.tensor([[1, 4, 5]])

@@ -10,10 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
+from firehose.data.vocab import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.attention import Grid
 from firehose.models.personal import ModelPlan, Personal, predictions
-from firehose.models.published import adopt, release
+from firehose.models.published import adopt, convert, from_release, plan_of, release
+from firehose.models.store import load as open_model
 from firehose.models.transformer_xl import Shape
 
 FIXTURES = Path(__file__).parent / "parity"
@@ -101,3 +103,90 @@ def test_weights_of_another_size_are_refused_by_name() -> None:
     larger = Personal(model.plan, 51)
     with pytest.raises(FirehoseError, match="have 50 pieces and this model 51"):
         adopt(larger, weights)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vocabulary; byte fallback alone needs more pieces than the fixtures have."""
+    counts = [(f"{a}{b}", 5) for a in "abcdefgh" for b in "abcdefgh"]
+    vocabulary = Vocabulary.train(counts)
+    path = tmp_path_factory.mktemp("words") / "vocabulary.model"
+    path.write_bytes(vocabulary.model)
+    return path
+
+
+def resized(weights: Released, pieces: int) -> Released:
+    """The same weights with another number of pieces."""
+    changed = dict(weights)
+    for name in ("word_emb.emb_layers.0.weight", "out_layer.weight", "out_layer.bias"):
+        rows = torch.arange(pieces + 1) % len(weights[name])
+        changed[name] = weights[name][rows].clone()
+    return changed
+
+
+@pytest.mark.parametrize("name", ["agnostic", "adapters"])
+def test_a_released_file_becomes_a_model_and_a_file_again(
+    name: str, tmp_path: Path, words: Path
+) -> None:
+    model, _, _, weights = load(name)
+    wide = resized(weights, Vocabulary.load(words).size)
+    # As a model that was trained on several devices is saved.
+    torch.save({f"module.{key}": value for key, value in wide.items()}, tmp_path / "model.pt")
+    convert(tmp_path / "model.pt", tmp_path / "model", words)
+    opened = open_model(tmp_path / "model")
+    assert opened.model.plan.architecture == name
+    assert opened.model.plan.shape == model.plan.shape
+    assert opened.known() == [str(number) for number in range(len(model.users))]
+    convert(tmp_path / "model", tmp_path / "again.pt")
+    returned = torch.load(tmp_path / "again.pt", weights_only=True)
+    assert set(returned) == set(wide)
+    for key, value in wide.items():
+        rows = slice(1, None) if key.startswith(("word_emb", "out_layer")) else slice(None)
+        assert torch.equal(returned[key][rows], value[rows]), key
+
+
+def test_one_residual_mlp_may_stand_before_or_after_the_layers() -> None:
+    _, _, _, weights = load("adapters")
+    single = {key: value for key, value in weights.items() if not key.startswith("mtl_layers.1")}
+    assert plan_of(single, "decoder").architecture == "decoder"
+    with pytest.raises(FirehoseError, match="say which with --architecture encoder or decoder"):
+        plan_of(single, None)
+
+
+class Malicious:
+    """Would make a file, if it were unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_bad_files_are_refused_and_never_run(tmp_path: Path, words: Path) -> None:
+    _, _, _, weights = load("adapters")
+    vocabulary = Vocabulary.load(words)
+    path = tmp_path / "model.pt"
+    torch.save({"word_emb": Malicious(tmp_path / "touched")}, path)
+    with pytest.raises(FirehoseError, match="nothing of it was run"):
+        from_release(path, vocabulary)
+    assert not (tmp_path / "touched").exists()
+    torch.save(weights, path)
+    whole = path.read_bytes()
+    with pytest.raises(FirehoseError, match=r"have 50 pieces and this model \d+"):
+        from_release(path, vocabulary)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(FirehoseError, match="or it is cut"):
+        from_release(path, vocabulary)
+    torch.save({"r_w_bias": torch.zeros(2, 2)}, path)
+    with pytest.raises(FirehoseError, match="have no word_emb"):
+        from_release(path, vocabulary)
+    torch.save(weights | {"r_w_bias": torch.full((4, 8), float("nan"))}, path)
+    with pytest.raises(FirehoseError, match="r_w_bias holds values that are not finite"):
+        from_release(path, vocabulary)
+    torch.save(resized(weights, vocabulary.size), path)
+    with pytest.raises(FirehoseError, match="has 7 users, and there are 1 names"):
+        from_release(path, vocabulary, names=["a"])
+    with pytest.raises(FirehoseError, match="name it with --vocab-model"):
+        convert(path, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -64,12 +64,12 @@ class Dropout(torch.nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """The same shape; the same tensor when there is nothing to drop."""
         mask = self.mask(hidden)
-        return hidden if mask is None else _Drop.apply(hidden, mask)  # type: ignore[no-untyped-call, no-any-return]
+        return hidden if mask is None else _Drop.apply(hidden, mask)  # type: ignore[no-untyped-call]
 
     def after_relu(self, hidden: Tensor) -> Tensor:
         """Dropout of the positive part. What is zero then passes no gradient: no mask is kept."""
         mask = self.mask(hidden)
-        return hidden.relu() if mask is None else _DropRelu.apply(hidden, mask)  # type: ignore[no-untyped-call, no-any-return]
+        return hidden.relu() if mask is None else _DropRelu.apply(hidden, mask)  # type: ignore[no-untyped-call]
 
 
 class _Drop(torch.autograd.Function):

@@ -4,16 +4,27 @@ The release keeps a padding row 0 in the word embedding and in the output layer,
 i + 1 is our piece i; and it stores the tied matrix twice.
 """
 
-from collections.abc import Mapping
+import io
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from firehose.data.vocab import Vocabulary
 from firehose.errors import FirehoseError
-from firehose.models.personal import Personal
-from firehose.models.transformer_xl import frequencies
+from firehose.figures import write_whole
+from firehose.models.personal import Architecture, ModelPlan, Personal
+from firehose.models.store import Trained, load, save
+from firehose.models.transformer_xl import Shape, frequencies
+from firehose.tensors import refuse_not_finite
+
+RISE = "layers.0.pos_ff.CoreNet.0.weight"
+WORDS, VECTORS = "word_emb.emb_layers.0.weight", "user_emb.emb_layers.0.weight"
 
 SHARED = {
     "queries_keys_values.weight": "dec_attn.qkv_net.weight",
@@ -60,7 +71,7 @@ def names(model: Personal) -> dict[str, str]:
 def adopt(model: Personal, released: Mapping[str, Tensor]) -> None:
     """Load released weights, all or none; every user row becomes a user of that number."""
     own = model.state_dict()
-    matrix = released.get("word_emb.emb_layers.0.weight")
+    matrix = released.get(WORDS)
     if matrix is None or len(matrix) != model.shared.pieces + 1:
         rows = "no" if matrix is None else f"{len(matrix) - 1:,}"
         raise FirehoseError(
@@ -81,7 +92,7 @@ def adopt(model: Personal, released: Mapping[str, Tensor]) -> None:
     own["shared.output_bias"].copy_(released["out_layer.bias"][1:])
     own["shared.biases"].copy_(torch.stack([released["r_w_bias"], released["r_r_bias"]]))
     if model.is_personal:
-        vectors = released["user_emb.emb_layers.0.weight"]
+        vectors = released[VECTORS]
         taken = model.users.take(np.arange(len(vectors)), learn=True)
         model.users.put(taken.rows, vectors.float())
 
@@ -92,7 +103,7 @@ def release(model: Personal) -> dict[str, Tensor]:
     own = model.state_dict()
     released = {theirs: own[ours].clone() for ours, theirs in names(model).items()}
     released["r_w_bias"], released["r_r_bias"] = own["shared.biases"].clone()
-    for name in ("word_emb.emb_layers.0.weight", "out_layer.weight"):
+    for name in (WORDS, "out_layer.weight"):
         released[name] = functional.pad(own["shared.embedding"], (0, 0, 1, 0))
     released["out_layer.bias"] = functional.pad(own["shared.output_bias"], (1, 0))
     d_model = model.plan.shape.d_model
@@ -100,5 +111,104 @@ def release(model: Personal) -> dict[str, Tensor]:
     if model.is_personal:
         numbers = np.arange(int(model.users.user_of[: len(model.users)].max(initial=-1)) + 1)
         taken = model.users.take(numbers, learn=False)
-        released["user_emb.emb_layers.0.weight"] = taken.vectors[taken.which].clone()
+        released[VECTORS] = taken.vectors[taken.which].clone()
     return released
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The state dict in a ``.pt`` file; nothing but tensors is ever unpickled."""
+    try:
+        content = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
+    try:
+        found = torch.load(content, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError):
+        raise FirehoseError(
+            f"{path} is not a state dict of tensors, or it is cut; nothing of it was run."
+        ) from None
+    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
+        raise FirehoseError(
+            f"{path} is not a state dict: save the model's state_dict() alone with torch.save."
+        )
+    released = {str(name).removeprefix("module."): value for name, value in found.items()}
+    refuse_not_finite(released, path)
+    return released
+
+
+def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -> ModelPlan:
+    """The sizes that released weights have; the architecture too, unless it cannot be told."""
+    for name in (WORDS, "r_w_bias", RISE):
+        if name not in released:
+            raise FirehoseError(f"The released weights have no {name}: another kind of model.")
+    places = [re.match(r"(layers|mtl_layers)\.(\d+)\.", name) for name in released]
+    layers = 1 + max(int(m[2]) for m in places if m and m[1] == "layers")
+    mlps = 1 + max((int(m[2]) for m in places if m and m[1] == "mtl_layers"), default=-1)
+    if architecture is None:
+        if mlps == 1:
+            raise FirehoseError(
+                "The released weights have one residual MLP, before or after the layers: "
+                "say which with --architecture encoder or decoder."
+            )
+        architecture = "adapters" if mlps else "agnostic"
+    heads, d_head = released["r_w_bias"].shape
+    shape = Shape(
+        layers=layers,
+        d_model=released[WORDS].shape[1],
+        heads=heads,
+        d_head=d_head,
+        d_inner=len(released[RISE]),
+    )
+    if not mlps:
+        return ModelPlan(architecture=architecture, shape=shape)
+    d_user, mlp = released[VECTORS].shape[1], len(released["mtl_layers.0.0.weight"])
+    return ModelPlan(architecture=architecture, shape=shape, d_user=d_user, mlp=mlp)
+
+
+def from_release(
+    path: str | Path,
+    vocabulary: Vocabulary,
+    architecture: Architecture | None = None,
+    names: Sequence[str] | None = None,
+) -> Trained:
+    """A model with the weights of a ``.pt`` file; ``names`` are those of its users, by row."""
+    released = read(Path(path))
+    model = Personal(plan_of(released, architecture), vocabulary.size)
+    adopt(model, released)
+    users = len(model.users)
+    if names is not None and len(names) != users:
+        raise FirehoseError(f"{path} has {users:,} users, and there are {len(names):,} names.")
+    origin = {"kind": "published", "file": Path(path).name}
+    return Trained(model.eval(), vocabulary, names or [str(n) for n in range(users)], origin)
+
+
+def to_release(trained: Trained, path: str | Path) -> None:
+    """A ``.pt`` file that the authors' code can load."""
+    buffer = io.BytesIO()
+    torch.save(release(trained.model), buffer)
+    write_whole(Path(path), buffer.getvalue())
+
+
+def convert(
+    source: str | Path,
+    out: str | Path,
+    vocabulary: str | Path | None = None,
+    architecture: Architecture | None = None,
+    users: str | Path | None = None,
+    replace: bool = False,
+) -> None:
+    """A model's folder to the release's ``.pt`` file, or such a file to a model's folder."""
+    if Path(source).is_dir():
+        if Path(out).exists() and not replace:
+            raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
+        to_release(load(source), out)
+        return
+    if vocabulary is None:
+        raise FirehoseError(f"{source} has no vocabulary of its own; name it with --vocab-model.")
+    names = None
+    if users is not None:
+        try:
+            names = Path(users).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise FirehoseError(f"Cannot read {users}: {error.strerror}.") from None
+    save(from_release(source, Vocabulary.load(vocabulary), architecture, names), out, replace)

@@ -1,0 +1,178 @@
+"""A model on disk: what comes back, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_personal import awake, batch_of, tiny
+
+from conftest import contents, prepared, simple_posts
+from firehose import tensors
+from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError
+from firehose.models.personal import Architecture, ModelPlan, Personal
+from firehose.models.store import Trained, load, save
+from firehose.models.transformer_xl import Shape
+
+SMALL = Shape(layers=2, d_model=8, heads=2, d_head=4, d_inner=16)
+
+
+def trained_on(corpus: Corpus, architecture: Architecture = "adapters") -> Trained:
+    plan = ModelPlan(architecture=architecture, shape=SMALL, d_user=4, mlp=8)
+    torch.manual_seed(0)
+    model = awake(Personal(plan, corpus.vocabulary.size))
+    for number in (1, *range(len(corpus.users), 20)):
+        model.users.forget(number)
+    return Trained(model, corpus.vocabulary, corpus.users, {"kind": "by hand"})
+
+
+@pytest.fixture
+def saved(tmp_path: Path, small_corpus: Corpus) -> Path:
+    save(trained_on(small_corpus), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("architecture", ["agnostic", "encoder", "decoder", "adapters"])
+def test_what_is_saved_comes_back(
+    tmp_path: Path, small_corpus: Corpus, architecture: Architecture
+) -> None:
+    trained = trained_on(small_corpus, architecture)
+    save(trained, tmp_path / "model")
+    again = load(tmp_path / "model", small_corpus)
+    posts = small_corpus.splits["test"].between(0, 9)
+    assert again.model.pay(posts).nats.tolist() == trained.model.pay(posts).nats.tolist()
+    assert again.model.plan == trained.model.plan
+    assert again.vocabulary.model == trained.vocabulary.model
+    assert again.origin == {"kind": "by hand"}
+    assert not again.model.training
+
+
+def test_users_are_known_by_name(tmp_path: Path, saved: Path, small_corpus: Corpus) -> None:
+    trained = trained_on(small_corpus)
+    posts = [post for post in simple_posts(users=4) if post.user != "user0"]
+    vocabulary = {"model": str(saved / "vocabulary.model")}
+    other = prepared(tmp_path, posts, vocabulary=vocabulary)
+    assert other.users[:2] == ["user1", "user2"]  # 0 and 1 there, 1 and 2 here
+    again = load(saved, other)
+    assert again.number("user1") is None  # forgotten before it was saved
+    assert again.number("user3") is None  # never seen
+    found = {
+        name: again.model.users.take(np.array([again.number(name)]), learn=False).vectors
+        for name in ("user0", "user2")
+    }
+    for name, vectors in found.items():
+        number = np.array([small_corpus.users.index(name)])
+        expected = trained.model.users.take(number, learn=False).vectors
+        assert torch.equal(vectors, expected)
+    assert set(load(saved).known()) >= {"user0", "user2"}
+
+
+def test_a_corpus_of_other_words_is_refused(
+    tmp_path: Path, saved: Path, small_corpus: Corpus
+) -> None:
+    size = small_corpus.vocabulary.size - 1
+    other = prepared(tmp_path, simple_posts(), vocabulary={"size": size})
+    with pytest.raises(FirehoseError, match=r"different vocabularies; prepare .* --vocab-model"):
+        load(saved, other)
+
+
+def cut(path: Path) -> None:
+    file = path / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-7])
+
+
+def cut_unnoticed(path: Path) -> None:
+    cut(path)
+    card = json.loads((path / "model.json").read_text())
+    size = (path / "weights.safetensors").stat().st_size
+    card["files"]["weights.safetensors"]["bytes"] = size
+    (path / "model.json").write_text(json.dumps(card))
+
+
+def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    file = path / "weights.safetensors"
+    weights = tensors.read(file)
+    change(weights)
+    tensors.write(file, weights)
+    card = json.loads((path / "model.json").read_text())
+    card["files"]["weights.safetensors"]["bytes"] = file.stat().st_size
+    (path / "model.json").write_text(json.dumps(card))
+
+
+def not_a_number(path: Path) -> None:
+    rewrite(path, lambda weights: weights["shared.output_bias"].fill_(float("nan")))
+
+
+def another_size(path: Path) -> None:
+    def change(weights: dict[str, torch.Tensor]) -> None:
+        weights["shared.embedding"] = weights["shared.embedding"][:-1]
+
+    rewrite(path, change)
+
+
+def another_architecture(path: Path) -> None:
+    rewrite(path, lambda weights: weights.__delitem__("mlps.2.norm.bias"))
+
+
+def another_schema(path: Path) -> None:
+    card = json.loads((path / "model.json").read_text())
+    (path / "model.json").write_text(json.dumps(card | {"schema_version": 99}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (cut, r"is damaged: weights.safetensors has [\d,]+ bytes instead of"),
+        (cut_unnoticed, "is cut or damaged"),
+        (not_a_number, "shared.output_bias holds values that are not finite"),
+        (another_size, r"of another size: shared.embedding is \d+ × 8 there"),
+        (another_architecture, "has no mlps.2.norm.bias: it is of another architecture"),
+        (another_schema, "has model schema 99, this Firehose reads 1"),
+        (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
+        (lambda path: (path / "model.json").write_text("{"), "is not a model's"),
+        (lambda path: (path / "model.json").unlink(), "is not a model: no model.json in it"),
+    ],
+)
+def test_what_is_harmed_is_refused(
+    saved: Path, harm: Callable[[Path], object], sentence: str
+) -> None:
+    harm(saved)
+    with pytest.raises(FirehoseError, match=sentence):
+        load(saved)
+
+
+def test_nothing_is_overwritten_unasked(saved: Path, small_corpus: Corpus) -> None:
+    before = contents(saved)
+    with pytest.raises(FirehoseError, match="exists already"):
+        save(trained_on(small_corpus), saved)
+    broken = trained_on(small_corpus)
+    with torch.no_grad():
+        broken.model.shared.embedding[0, 0] = float("inf")
+    with pytest.raises(FirehoseError, match="not finite"):
+        save(broken, saved, replace=True)
+    (saved.parent / "mine").mkdir()
+    with pytest.raises(FirehoseError, match="exists and is not a model"):
+        save(trained_on(small_corpus), saved.parent / "mine", replace=True)
+    assert contents(saved) == before
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FirehoseError, match="does not exist; make one"):
+        load(tmp_path / "none")
+
+
+def test_a_table_of_users_comes_back_to_the_same_bits() -> None:
+    model = awake(tiny("adapters"))
+    model.users.forget(2)
+    other = tiny("adapters")
+    other.users.restore(model.users.state())
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2]], [2, 40])
+    for one in (model, other):
+        one.eval()
+        one.loss(batch)  # both are new: they move in at the mean
+    mine, theirs = model.users.state(), other.users.state()
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
