@@ -1,0 +1,159 @@
+"""Models: made, scored, converted, and asked to write."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firehose.cli.app import CorpusPath, app, given, show
+
+if TYPE_CHECKING:
+    from firehose.models.store import Trained
+
+Recipe = Annotated[
+    str | None,
+    typer.Option(help="laptop, paper, or a TOML file; the defaults are the paper's."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
+]
+ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
+Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
+Every = Annotated[
+    float, typer.Option(min=0, help="Seconds between two checkpoints of the training.")
+]
+
+
+@app.command()
+def pretrain(
+    corpus: CorpusPath,
+    out: ModelOut,
+    split: Annotated[
+        str, typer.Option(help="The posts to train on: pretrain, or train.")
+    ] = "pretrain",
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a user-agnostic model, for every later one to begin with.
+
+    Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
+    epoch with the best validation perplexity are kept. Stopped or killed, the same command goes
+    on from its last checkpoint, to the same bits.
+
+    Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
+    """
+    from firehose.learning.offline import make_settings
+    from firehose.learning.offline import pretrain as train
+    from firehose.models.allocation import keep_memory
+
+    keep_memory()
+    settings = make_settings(recipe, assignments or ())
+    _trained(train(corpus, out, settings, split, replace, checkpoint_every), out)
+
+
+@app.command()
+def offline(  # noqa: PLR0913, PLR0917 (an option each)
+    corpus: CorpusPath,
+    out: ModelOut,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A pretrained model to begin with.")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="agnostic, encoder, decoder, or adapters (adapters).")
+    ] = None,
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a personal model on all training posts at once: the oracle no stream can give.
+
+    Many epochs, early stopping on validation posts, resumable as `firehose pretrain` is.
+
+    Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
+    """
+    from firehose.learning.offline import make_settings
+    from firehose.learning.offline import offline as train
+    from firehose.models.allocation import keep_memory
+
+    keep_memory()
+    tables = given({"model": {"architecture": architecture}})
+    settings = make_settings(recipe, assignments or (), **tables)
+    _trained(train(corpus, out, start, settings, replace, checkpoint_every), out)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model's folder.")],
+    corpus: CorpusPath,
+    split: Annotated[str, typer.Option(help="train, validation, test, or pretrain.")] = "test",
+    others: Annotated[
+        int, typer.Option(min=0, help="Other users whose vectors each post is scored with, too.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Of the choice of those users.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="A Parquet file for the values of each user.")
+    ] = None,
+) -> None:
+    """Score a model on held-out posts: perplexity per word and per token, balanced over users.
+
+    A personal model is also scored as if other users had written each post: the farther that is
+    from its own value, the more personal it is.
+
+    Example: `firehose evaluate oracle corpus --out users.parquet`
+    """
+    from firehose.learning.evaluate import evaluate as score
+    from firehose.learning.evaluate import write
+    from firehose.page import many, terminal
+
+    found = score(model, corpus, split, others, seed)
+    show(terminal(found.table()))
+    posts, words = len(found.own.nats), int(found.own.words.sum())
+    show(f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.")
+    if found.unknown:
+        show(f"{many(found.unknown, 'user')} new to the model got the population's vector.")
+    if out:
+        write(found, out)
+        show(f"Each user's values are in {out}")
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A .pt file of the release, or a model's folder.")],
+    out: Annotated[Path, typer.Option(help="The model's folder, or the .pt file, to make.")],
+    vocab_model: Annotated[
+        Path | None, typer.Option(help="The SentencePiece .model of the weights in a .pt file.")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="encoder or decoder, which a .pt file does not tell apart.")
+    ] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="The users' names, a line each, in the order of the rows.")
+    ] = None,
+    replace: Annotated[bool, typer.Option(help="Replace what is at --out.")] = False,
+) -> None:
+    """Turn weights of the authors' release into a model, or a model into such weights.
+
+    Examples:
+
+    - `firehose convert model.pt --vocab-model Firehose_cased_32000.model --out model`
+
+    - `firehose convert model --out model.pt`
+    """
+    from firehose.models.published import convert as turn
+
+    turn(source, out, vocab_model, architecture, users, replace)  # type: ignore[arg-type]
+    show(f"Made {out}")
+
+
+def _trained(trained: "Trained", out: Path) -> None:
+    from firehose.page import many
+
+    best = min(trained.origin["history"], key=lambda epoch: epoch["validation"])
+    show(
+        f"{out}: {many(len(trained.model.users), 'user')}; word perplexity "
+        f"{best['validation']:.1f} on validation posts after epoch {best['number']}."
+    )
