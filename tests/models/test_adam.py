@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from test_personal import awake, batch_of, tiny
 
 from firehose.models.adam import BETAS, EPSILON, Adam, step_rows
 from firehose.models.users import Users
+from small_models import awake, batch_of, tiny
 
 
 def test_rows_move_as_if_each_had_an_adam_of_its_own() -> None:

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from test_personal import PERSONAL, PIECES, TINY, awake, batch_of, tiny
 from torch import Tensor, nn
 
 from firehose.models.decoding import CAPACITY, Decoder
 from firehose.models.personal import Architecture, Personal
 from firehose.models.users import NOBODY
+from small_models import PERSONAL, PIECES, TINY, awake, batch_of, tiny
 
 ARCHITECTURES: list[Architecture] = ["agnostic", *PERSONAL]
 LONG = 2 * CAPACITY + 3  # tokens: the cache must grow twice
@@ -70,9 +70,9 @@ class Rows(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = loud(tiny("adapters"))
-        self.rows: list[list[int]] = [[1]]
-        self.decoder = Decoder(self.model, 3)
-        self.decoder.advance(torch.tensor([[1]]))
+        self.rows = [[row, 7, row + 1] for row in range(4)]
+        self.decoder = Decoder(self.model, 3, len(self.rows))
+        self.decoder.advance(torch.tensor(self.rows))
 
     @rule(data=st.data(), width=st.integers(1, 7))
     def read(self, data: st.DataObject, width: int) -> None:
@@ -88,7 +88,7 @@ class Rows(RuleBasedStateMachine):
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         chosen = st.integers(0, len(self.rows) - 1)
-        kept = data.draw(st.lists(chosen, min_size=1, max_size=5))
+        kept = data.draw(st.lists(chosen, min_size=2, max_size=5))
         self.decoder.keep(kept)
         self.rows = [self.rows[row].copy() for row in kept]
 

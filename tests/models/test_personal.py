@@ -8,47 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firehose.batch import Batch
 from firehose.models import softmax
 from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
-from firehose.models.transformer_xl import Shape, TransformerXL
-
-TINY = Shape(layers=2, d_model=16, heads=2, d_head=8, d_inner=32, dropout=0.0)
-PIECES = 23
-PERSONAL: list[Architecture] = ["encoder", "decoder", "adapters"]
-
-
-def batch_of(posts: list[list[int]], users: list[int] | None = None) -> Batch:
-    lengths = [len(post) for post in posts]
-    return Batch(
-        np.array([token for post in posts for token in post], np.uint16),
-        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-        np.array(users if users is not None else range(len(posts)), np.int32),
-        np.zeros(len(posts), np.int64),
-        np.array(lengths, np.int32),
-    )
-
-
-def tiny(architecture: Architecture, seed: int = 0, **changes: object) -> Personal:
-    torch.manual_seed(seed)
-    sizes = {"d_user": 4, "mlp": 8}
-    plan = ModelPlan.of({"architecture": architecture, "shape": TINY, **sizes, **changes})
-    model = Personal(plan, PIECES)
-    torch.nn.init.normal_(model.shared.biases)
-    torch.nn.init.normal_(model.shared.output_bias)
-    return model
-
-
-def awake(model: Personal) -> Personal:
-    """Let the residual MLPs say something, and the users differ."""
-    for mlp in model.mlps.values():
-        torch.nn.init.normal_(mlp.norm.weight)  # type: ignore[union-attr, arg-type]
-    model.users.take(np.arange(9), learn=True)
-    model.users.put(torch.arange(9), torch.randn(9, 4))
-    return model
-
+from firehose.models.transformer_xl import TransformerXL
+from small_models import PERSONAL, PIECES, TINY, awake, batch_of, tiny
 
 posts_strategy = st.lists(
     st.lists(st.integers(0, PIECES - 1), min_size=2, max_size=9), min_size=1, max_size=6

@@ -7,26 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_personal import awake, batch_of, tiny
 
 from conftest import contents, prepared, simple_posts
 from firehose import tensors
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.models.personal import Architecture, ModelPlan, Personal
-from firehose.models.store import Trained, load, save
-from firehose.models.transformer_xl import Shape
-
-SMALL = Shape(layers=2, d_model=8, heads=2, d_head=4, d_inner=16)
-
-
-def trained_on(corpus: Corpus, architecture: Architecture = "adapters") -> Trained:
-    plan = ModelPlan(architecture=architecture, shape=SMALL, d_user=4, mlp=8)
-    torch.manual_seed(0)
-    model = awake(Personal(plan, corpus.vocabulary.size))
-    for number in (1, *range(len(corpus.users), 20)):
-        model.users.forget(number)
-    return Trained(model, corpus.vocabulary, corpus.users, {"kind": "by hand"})
+from firehose.models.personal import Architecture
+from firehose.models.store import load, save
+from small_models import awake, batch_of, tiny, trained_on
 
 
 @pytest.fixture
@@ -128,7 +116,7 @@ def another_schema(path: Path) -> None:
         (cut, r"is damaged: weights.safetensors has [\d,]+ bytes instead of"),
         (cut_unnoticed, "is cut or damaged"),
         (not_a_number, "shared.output_bias holds values that are not finite"),
-        (another_size, r"of another size: shared.embedding is \d+ × 8 there"),
+        (another_size, r"of another size: shared.embedding is \d+ × 16 there"),
         (another_architecture, "has no mlps.2.norm.bias: it is of another architecture"),
         (another_schema, "has model schema 99, this Firehose reads 1"),
         (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
