@@ -153,7 +153,8 @@ def _trained(trained: "Trained", out: Path) -> None:
     from firehose.page import many
 
     best = min(trained.origin["history"], key=lambda epoch: epoch["validation"])
+    users = f"{many(len(trained.model.users), 'user')}; " if trained.model.is_personal else ""
     show(
-        f"{out}: {many(len(trained.model.users), 'user')}; word perplexity "
-        f"{best['validation']:.1f} on validation posts after epoch {best['number']}."
+        f"{out}: {users}word perplexity {best['validation']:.1f} on validation posts after epoch "
+        f"{best['number']} of {len(trained.origin['history'])}."
     )
