@@ -1,6 +1,8 @@
 """A ragged batch of posts as flat arrays: no padding, no list per post."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,49 @@ class Batch:
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each post."""
         return np.diff(self.offsets)
+
+    def select(self, posts: NDArray[np.integer]) -> Self:
+        """These posts, in this order."""
+        starts = self.offsets[posts]
+        places, offsets = gather(starts, self.offsets[posts + 1] - starts)
+        rest = (self.user[posts], self.time[posts], self.words[posts])
+        return type(self)(self.tokens[places], offsets, *rest)
+
+    @classmethod
+    def join(cls, batches: Sequence[Self]) -> Self:
+        """All posts of several batches, one after another."""
+        lengths = np.concatenate([batch.lengths for batch in batches])
+        return cls(
+            np.concatenate([batch.tokens for batch in batches]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            *(
+                np.concatenate([getattr(batch, name) for batch in batches])
+                for name in ("user", "time", "words")
+            ),
+        )
+
+    def rows(self, longest: int) -> dict[str, NDArray[Any]]:
+        """A row for each post in every column, to be kept in a memory; posts are cut."""
+        lengths = np.minimum(self.lengths, longest)
+        places, offsets = gather(self.offsets[:-1], lengths)
+        tokens = np.zeros((len(self), longest), self.tokens.dtype)
+        column = np.arange(len(places)) - np.repeat(offsets[:-1], lengths)
+        tokens[np.repeat(np.arange(len(self)), lengths), column] = self.tokens[places]
+        return {
+            "tokens": tokens,
+            "length": lengths.astype(np.uint16),
+            "user": self.user,
+            "time": self.time,
+            "words": self.words,
+        }
+
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
+        """The way back."""
+        tokens, lengths = rows["tokens"], rows["length"].astype(np.int64)
+        starts = np.arange(len(tokens)) * tokens.shape[1]
+        places, offsets = gather(starts, lengths)
+        return cls(tokens.reshape(-1)[places], offsets, rows["user"], rows["time"], rows["words"])
 
 
 def gather(

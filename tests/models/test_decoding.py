@@ -86,11 +86,12 @@ class Rows(RuleBasedStateMachine):
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
 
     @rule(data=st.data())
-    def keep(self, data: st.DataObject) -> None:
+    def keep_and_read(self, data: st.DataObject) -> None:
         chosen = st.integers(0, len(self.rows) - 1)
         kept = data.draw(st.lists(chosen, min_size=2, max_size=5))
         self.decoder.keep(kept)
         self.rows = [self.rows[row].copy() for row in kept]
+        self.read(data, width=1)
 
     @rule(data=st.data())
     def rewind(self, data: st.DataObject) -> None:

@@ -1,0 +1,414 @@
+"""Memories of limited size: columns of arrays, and a rule that says which slot a new post takes.
+
+``push`` returns whatever is not in the buffer afterwards, be it a post that had to leave or one
+that was not let in: nothing is ever lost by accident. A batch arrives as a whole. What a push or a
+sample costs depends on the posts in it, not on how many users or posts there are.
+"""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from firehose.batch import Batch
+from firehose.config import Section
+
+Strategy = Literal["fifo", "reservoir", "stratified", "stratified-reservoir"]
+Slots = NDArray[np.int64]
+
+
+class BufferPlan(Section):
+    """A buffer: its rule, and its limit in posts, or in posts for each user seen so far."""
+
+    strategy: Strategy = "stratified"
+    per_user: int | None = Field(default=None, ge=0)
+    posts: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Self:
+        if (self.per_user is None) == (self.posts is None):
+            raise ValueError("a buffer has one limit: give posts, or per_user")
+        return self
+
+
+class Columns:
+    """Posts in numbered slots: for every column of a batch an array with a row for each slot."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.kind: type[Batch] = Batch
+        self.rows: dict[str, NDArray[Any]] = {}
+
+    def fit(self, batch: Batch) -> None:
+        """Be columns of this kind of batch."""
+        if not self.rows:
+            self.kind = type(batch)
+            self.rows = batch.select(np.zeros(0, np.int64)).rows(self.longest)
+
+    def put(self, slots: Slots, batch: Batch) -> None:
+        """Into these slots, all different."""
+        for name, rows in batch.rows(self.longest).items():
+            self.rows[name] = roomy(self.rows[name], int(slots.max(initial=-1)) + 1)
+            self.rows[name][slots] = rows
+
+    def take(self, slots: Slots) -> Batch:
+        """The posts in these slots."""
+        return self.kind.of_rows({name: rows[slots] for name, rows in self.rows.items()})
+
+
+def roomy(array: NDArray[Any], needed: int, fill: int = 0) -> NDArray[Any]:
+    """The array with at least so many rows; it doubles, so growing costs little a row."""
+    if needed <= len(array):
+        return array
+    more = max(needed, 2 * len(array), 64) - len(array)
+    return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
+
+
+def settle(columns: Columns, batch: Batch, target: Slots, used: NDArray[np.bool_]) -> Batch:
+    """Put each post into its target slot, −1 for none; the last one stays where several meet.
+
+    Returns who is not there then: those who were in these slots (``used`` says where anybody
+    was), and those of the batch who did not stay.
+    """
+    # The last post that wants a slot is the first one in the reversed batch.
+    wanted, first = np.unique(target[::-1], return_index=True)
+    stays = (len(target) - 1 - first)[wanted >= 0]
+    taken = target[stays]
+    gone = columns.take(taken[used[stays]])
+    columns.put(taken, batch.select(stays))
+    refused = np.delete(np.arange(len(batch)), stays)
+    return batch.join([gone, batch.select(refused)])
+
+
+class Limit:
+    """How many posts a memory of all users together may hold; per user, it grows with them."""
+
+    def __init__(self, plan: BufferPlan) -> None:
+        self.plan = plan
+        self.seen = np.zeros(0, bool)  # [users]
+        self.users = 0
+
+    def after(self, users: NDArray[np.integer]) -> int:
+        """The limit, once these users were seen."""
+        if self.plan.posts is not None:
+            return self.plan.posts
+        self.seen = roomy(self.seen, int(users.max(initial=-1)) + 1)
+        new = np.unique(users[~self.seen[users]])
+        self.seen[new] = True
+        self.users += len(new)
+        return self.users * (self.plan.per_user or 0)
+
+
+class FIFO:
+    """The newest posts of all users together, in a ring."""
+
+    def __init__(self, plan: BufferPlan, longest: int) -> None:
+        self.columns = Columns(longest)
+        self.limit = Limit(plan)
+        self.ring = 0  # slots
+        self.oldest = 0  # a slot
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:  # noqa: ARG002
+        """Let the batch in; returns the oldest posts, which make room for it."""
+        self.columns.fit(batch)
+        most = self.limit.after(batch.user)
+        leaving = max(0, self.count + len(batch) - most)
+        old = min(leaving, self.count)
+        gone = self.columns.take(self._slots(0, old))
+        self.oldest, self.count = (self.oldest + old) % max(self.ring, 1), self.count - old
+        refused, staying = np.split(np.arange(len(batch)), [leaving - old])
+        if self.count + len(staying) > self.ring:
+            self._widen(max(self.count + len(staying), 2 * self.ring))
+        self.columns.put(self._slots(self.count, len(staying)), batch.select(staying))
+        self.count += len(staying)
+        return batch.join([gone, batch.select(refused)])
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn uniformly, with replacement."""
+        return self.columns.take(self._slot(generator.integers(0, self.count, posts)))
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts, and say how many; looks through the whole buffer."""
+        slots = self._slots(0, self.count)
+        keep = self.columns.rows["user"][slots] != user if self.count else np.zeros(0, bool)
+        self._lay(slots[keep], self.ring)
+        return int((~keep).sum())
+
+    def _slot(self, place: Slots) -> Slots:
+        return (self.oldest + place) % max(self.ring, 1)
+
+    def _slots(self, first: int, number: int) -> Slots:
+        return self._slot(np.arange(first, first + number))
+
+    def _widen(self, ring: int) -> None:
+        self._lay(self._slots(0, self.count), ring)
+
+    def _lay(self, slots: Slots, ring: int) -> None:
+        """A ring of this size with the posts of these slots, the oldest first."""
+        for name, rows in self.columns.rows.items():
+            laid = np.zeros((ring, *rows.shape[1:]), rows.dtype)
+            laid[: len(slots)] = rows[slots]
+            self.columns.rows[name] = laid
+        self.ring, self.oldest, self.count = ring, 0, len(slots)
+
+
+class Reservoir:
+    """A uniform sample of all posts that were ever pushed.
+
+    With a limit that grows, the room that a new user brings is filled by what comes next.
+    """
+
+    def __init__(self, plan: BufferPlan, longest: int) -> None:
+        self.columns = Columns(longest)
+        self.limit = Limit(plan)
+        self.count = 0
+        self.pushed = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
+        """Let posts in with the probability that keeps the sample uniform."""
+        self.columns.fit(batch)
+        most = self.limit.after(batch.user)
+        number = self.pushed + np.arange(len(batch))
+        target = np.floor(generator.random(len(batch)) * (number + 1)).astype(np.int64)
+        free = min(most - self.count, len(batch))
+        target[:free] = self.count + np.arange(free)
+        target[target >= most] = -1
+        before = self.count
+        self.count, self.pushed = before + free, self.pushed + len(batch)
+        return settle(self.columns, batch, target, target < before)
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn uniformly, with replacement."""
+        return self.columns.take(generator.integers(0, self.count, posts))
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts, and say how many; looks through the whole buffer."""
+        keep = self.columns.rows["user"][: self.count] != user if self.count else np.zeros(0, bool)
+        for rows in self.columns.rows.values():
+            rows[: keep.sum()], rows[keep.sum() : self.count] = rows[: self.count][keep], 0
+        self.count = int(keep.sum())
+        return int((~keep).sum())
+
+
+class Stratified:
+    """The same number of posts for every user, ``per_user`` of them in a row of slots.
+
+    Within a user the newest, or (``reservoir``) a uniform sample of all.
+    """
+
+    def __init__(self, plan: BufferPlan, longest: int) -> None:
+        self.columns = Columns(longest)
+        self.per_user = plan.per_user or 0
+        self.is_reservoir = plan.strategy == "stratified-reservoir"
+        self.users = 0
+        self.row_of = np.zeros(0, np.int32)  # [users], −1: none
+        self.user_of = np.zeros(0, np.int32)  # [rows]
+        self.pushed = np.zeros(0, np.int32)  # [rows], posts of this user so far
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
+        """Let each user's posts in; returns the older ones that make room for them."""
+        if not self.per_user:
+            return batch
+        self.columns.fit(batch)
+        rows = self._rows(batch.user)
+        number = self.pushed[rows] + rank(rows)  # of the post among all of its user
+        place = number % self.per_user
+        if self.is_reservoir:
+            drawn = np.floor(generator.random(len(batch)) * (number + 1)).astype(np.int64)
+            place = np.where(number < self.per_user, number, drawn)
+        target = np.where(place < self.per_user, rows * self.per_user + place, -1)
+        used = place < self.pushed[rows]
+        unique, added = np.unique(rows, return_counts=True)
+        before = np.minimum(self.pushed[unique], self.per_user)
+        self.pushed[unique] += added.astype(np.int32)
+        self.count += int((np.minimum(self.pushed[unique], self.per_user) - before).sum())
+        return settle(self.columns, batch, target, used)
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
+        rows = generator.integers(0, self.users, posts)
+        held = np.minimum(self.pushed[rows], self.per_user)
+        return self.columns.take(rows * self.per_user + generator.integers(0, held))
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts, and say how many; the last row moves into the gap."""
+        row = int(self.row_of[user]) if user < len(self.row_of) else -1
+        if row < 0:
+            return 0
+        erased = int(min(self.pushed[row], self.per_user))
+        last = self.users - 1
+        gap, end = (slice(r * self.per_user, (r + 1) * self.per_user) for r in (row, last))
+        for rows in self.columns.rows.values():
+            moved = rows[end]  # fewer than per_user where the last row was never full
+            rows[gap][: len(moved)] = moved
+            rows[end] = 0
+        self.user_of[row], self.pushed[row] = self.user_of[last], self.pushed[last]
+        self.row_of[self.user_of[row]] = row
+        self.row_of[user], self.pushed[last] = -1, 0
+        self.users, self.count = last, self.count - erased
+        return erased
+
+    def _rows(self, users: NDArray[np.integer]) -> Slots:
+        """The row of each user; who is new gets one."""
+        self.row_of = roomy(self.row_of, int(users.max(initial=-1)) + 1, fill=-1)
+        new = np.unique(users[self.row_of[users] < 0])
+        self.user_of = roomy(self.user_of, self.users + len(new))
+        self.pushed = roomy(self.pushed, self.users + len(new))
+        self.row_of[new] = np.arange(self.users, self.users + len(new))
+        self.user_of[self.users : self.users + len(new)] = new
+        self.users += len(new)
+        rows: Slots = self.row_of[users].astype(np.int64)
+        return rows
+
+
+def rank(values: NDArray[np.integer]) -> NDArray[np.int64]:
+    """How many equal values come before each."""
+    order = np.argsort(values, kind="stable")
+    begins = np.flatnonzero(np.diff(values[order], prepend=-1))
+    within = np.arange(len(values)) - np.repeat(begins, np.diff(begins, append=len(values)))
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = within
+    return ranks
+
+
+class Bag:
+    """Users to draw from: adding, removing and drawing take the same time, however many."""
+
+    def __init__(self) -> None:
+        self.users: list[int] = []
+        self.place: dict[int, int] = {}
+
+    def add(self, user: int) -> None:
+        """Put a user in who is not there."""
+        self.place[user] = len(self.users)
+        self.users.append(user)
+
+    def remove(self, user: int) -> None:
+        """The last one takes the place of who goes."""
+        place, last = self.place.pop(user), self.users.pop()
+        if last != user:
+            self.users[place], self.place[last] = last, place
+
+
+class Balanced:
+    """A limit in posts, shared by the users as evenly as their posts allow.
+
+    When it is full, a post takes the place of one of a user who holds the most: the oldest, or
+    (``reservoir``) a random one. Among the posts of one user that makes a uniform sample, as in
+    class-balancing reservoir sampling (Chrysakis and Moens 2020).
+    """
+
+    def __init__(self, plan: BufferPlan, longest: int) -> None:
+        self.columns = Columns(longest)
+        self.posts = plan.posts or 0
+        self.is_reservoir = plan.strategy == "stratified-reservoir"
+        self.slots: dict[int, list[int]] = {}  # of each user, the oldest first
+        self.pushed: dict[int, int] = {}  # posts of each user so far
+        self.holding: dict[int, Bag] = {}  # users by the number of posts they hold
+        self.most = 0  # posts that a user holds
+        self.users = Bag()
+        self.free: list[int] = []  # slots that a forgotten user left
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
+        """Let posts in; returns those who leave, and those who were not let in."""
+        self.columns.fit(batch)
+        target = np.full(len(batch), -1)
+        fresh = set()
+        for number, user in enumerate(batch.user.tolist()):
+            self.pushed[user] = self.pushed.get(user, 0) + 1
+            if self.count < self.posts:
+                slot = self.free.pop() if self.free else self.count
+                self.count += 1
+                fresh.add(slot)
+            elif (made := self._make_room(user, generator)) is not None:
+                slot = made
+            else:
+                continue
+            self.slots.setdefault(user, []).append(slot)
+            self._moved(user, -1)
+            target[number] = slot
+        used = np.array([slot not in fresh for slot in target.tolist()], bool)
+        return settle(self.columns, batch, target, used)
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
+        chosen = generator.integers(0, len(self.users.users), posts).tolist()
+        held = [self.slots[self.users.users[number]] for number in chosen]
+        places = (generator.random(posts) * [len(slots) for slots in held]).astype(int).tolist()
+        slots = [slots[place] for slots, place in zip(held, places, strict=True)]
+        return self.columns.take(np.array(slots, np.int64))
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts, and say how many."""
+        self.pushed.pop(user, None)
+        if user not in self.slots:
+            return 0
+        slots = self.slots[user]
+        erased = slots.copy()
+        slots.clear()
+        self._moved(user, len(erased))
+        for rows in self.columns.rows.values():
+            rows[erased] = 0
+        self.free += erased
+        self.count -= len(erased)
+        return len(erased)
+
+    def _make_room(self, user: int, generator: np.random.Generator) -> int | None:
+        """A slot of a user who holds the most; None: the new post is not let in."""
+        if not self.most:
+            return None
+        victim = user
+        if len(self.slots.get(user, ())) < self.most:
+            largest = self.holding[self.most].users
+            victim = largest[int(generator.integers(len(largest)))]
+        elif self.is_reservoir and generator.random() * self.pushed[user] >= self.most:
+            return None
+        slots = self.slots[victim]
+        place = int(generator.integers(len(slots))) if self.is_reservoir else 0
+        slot = slots.pop(place)
+        self._moved(victim, 1)
+        return slot
+
+    def _moved(self, user: int, fewer: int) -> None:
+        """Take notice that the user holds so many fewer than before."""
+        now = len(self.slots[user])
+        if before := now + fewer:
+            self.holding[before].remove(user)
+        else:
+            self.users.add(user)
+        if now:
+            self.holding.setdefault(now, Bag()).add(user)
+        else:
+            self.users.remove(user)
+            del self.slots[user]
+        self.most = max(self.most, now)
+        while self.most and not self.holding[self.most].users:
+            self.most -= 1
+
+
+Buffer = FIFO | Reservoir | Stratified | Balanced
+
+
+def make_buffer(plan: BufferPlan, longest: int) -> Buffer:
+    """An empty buffer; posts are kept up to ``longest`` tokens."""
+    if plan.strategy == "fifo":
+        return FIFO(plan, longest)
+    if plan.strategy == "reservoir":
+        return Reservoir(plan, longest)
+    return Stratified(plan, longest) if plan.posts is None else Balanced(plan, longest)
