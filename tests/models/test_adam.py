@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from firehose.models.adam import BETAS, EPSILON, Adam, step_rows
+from firehose.models.gradient import Gradient
 from firehose.models.users import Users
 from small_models import awake, batch_of, tiny
 
@@ -31,44 +32,55 @@ def test_who_is_silent_does_not_move() -> None:
     adam = Adam(model, 0.1)
     before = model.users.vectors.clone()
     for _ in range(3):
-        adam.zero()
-        loss, taken = model.loss(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
-        loss.backward()
-        adam.step([taken])
+        adam.step(Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])))
     moved = (model.users.vectors != before).any(1).nonzero().flatten().tolist()
     assert moved == [3, 5]
 
 
-def test_the_gradient_is_clipped_over_weights_and_users_together() -> None:
+def flat(gradient: Gradient) -> torch.Tensor:
+    """Everything in one vector; who is not concerned adds zeros."""
+    users = torch.zeros(20, gradient.users.shape[1])
+    users[gradient.rows] = gradient.users
+    parts = [slope.flatten() for slope in gradient.shared if slope is not None]
+    return torch.cat([*parts, users.flatten()])
+
+
+def test_a_gradient_is_that_of_the_loss() -> None:
     model = awake(tiny("adapters"))
     batch = batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])
+    gradient = Gradient.of(model, batch)
     loss, taken = model.loss(batch)
     loss.backward()
+    assert gradient.loss == loss.item()
+    for parameter, slope in zip(model.parameters(), gradient.shared, strict=True):
+        assert slope is not None and parameter.grad is not None
+        assert torch.allclose(slope, parameter.grad)
     assert taken.vectors.grad is not None
-    parts = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = torch.cat([part.flatten() for part in [*parts, taken.vectors.grad]]).norm().item()
-    slope = model.shared.output_bias.grad
-    assert slope is not None
-    expected = slope.clone() * 0.01 / norm
+    assert torch.allclose(gradient.users, taken.vectors.grad)
+    assert gradient.rows.tolist() == [3, 5]
+    assert gradient.tokens == 5
+
+
+def test_gradients_add_and_multiply_as_vectors() -> None:
+    model = awake(tiny("adapters"))
+    one = Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
+    other = Gradient.of(model, batch_of([[1, 6, 2], [1, 8, 2]], [5, 8]))
+    first, second = flat(one), flat(other)
+    assert one.dot(other) == pytest.approx(float(first @ second), rel=1e-4)
+    assert one.norm() == pytest.approx(float(first.norm()), rel=1e-5)
+    one.add(other, -0.7)
+    assert torch.allclose(flat(one), first - 0.7 * second, atol=1e-6)
+    one.scale(3.0)
+    assert torch.allclose(flat(one), 3 * (first - 0.7 * second), atol=1e-5)
+
+
+def test_the_gradient_is_clipped_over_weights_and_users_together() -> None:
+    model = awake(tiny("adapters"))
+    gradient = Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
+    whole = flat(gradient)
     adam = Adam(model, 0.1, clip=0.01)
-    assert adam.step([taken]) == pytest.approx(norm, rel=1e-5)
-    assert torch.allclose(slope, expected, rtol=1e-3)
-
-
-def test_two_losses_of_the_same_user_add_up() -> None:
-    first, second = [1, 4, 5, 2], [1, 7, 2]
-    vectors = []
-    for batches in (
-        [batch_of([first, second], [3, 3])],
-        [batch_of([p], [3]) for p in (first, second)],
-    ):
-        model = awake(tiny("adapters"))
-        adam = Adam(model, 0.1, clip=1e9)
-        parts = [model.loss(batch) for batch in batches]
-        (torch.stack([loss for loss, _ in parts]).mean()).backward()
-        adam.step([taken for _, taken in parts])
-        vectors.append(model.users.vectors[3])
-    assert torch.allclose(vectors[0], vectors[1], atol=1e-5)
+    assert adam.step(gradient) == pytest.approx(float(whole.norm()), rel=1e-5)
+    assert torch.allclose(flat(gradient), whole * 0.01 / whole.norm(), rtol=1e-3, atol=1e-9)
 
 
 def test_learning_makes_the_batch_cheaper() -> None:
@@ -77,8 +89,5 @@ def test_learning_makes_the_batch_cheaper() -> None:
     adam = Adam(model, 1e-2)
     before = model.pay(batch).nats.sum()
     for _ in range(30):
-        adam.zero()
-        loss, taken = model.loss(batch)
-        loss.backward()
-        adam.step([taken])
+        adam.step(Gradient.of(model, batch))
     assert model.pay(batch).nats.sum() < before / 2

@@ -113,7 +113,7 @@ class FIFO:
     def __len__(self) -> int:
         return self.count
 
-    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:  # noqa: ARG002
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
         """Let the batch in; returns the oldest posts, which make room for it."""
         self.columns.fit(batch)
         most = self.limit.after(batch.user)

@@ -20,6 +20,7 @@ from firehose.errors import FirehoseError, Stopped
 from firehose.learning.checkpoint import Checkpoints, State, part, prefixed, stop_requests
 from firehose.learning.scoring import costs
 from firehose.models.adam import Adam
+from firehose.models.gradient import Gradient
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, Trained, load, read_card, save
 from firehose.progress import say, track
@@ -99,21 +100,18 @@ class Fit:
         for start in range((self.steps_per_epoch - self.left()) * size, len(order), size):
             begun = time.monotonic()
             batch = self.posts.batch(order[start : start + size])
-            self.adam.zero()
-            loss, taken = self.model.loss(batch)
-            loss.backward()
-            value = float(loss.detach())
-            if not math.isfinite(value):
+            gradient = Gradient.of(self.model, batch)
+            if not math.isfinite(gradient.loss):
                 raise FirehoseError(
-                    f"The loss is {value} at step {self.step + 1}; nothing is learned from that. "
-                    "Give it a lower rate (--set pretrain.rate=… or offline.rate=…)."
+                    f"The loss is {gradient.loss} at step {self.step + 1}; nothing is learned from "
+                    "that. Give it a lower rate (--set pretrain.rate=… or offline.rate=…)."
                 )
-            self.adam.step([taken], self.rate())
+            self.adam.step(gradient, self.rate())
             self.step += 1
-            self.losses.append(value)
-            self.tokens += len(batch.tokens) - len(batch)
+            self.losses.append(gradient.loss)
+            self.tokens += gradient.tokens
             self.seconds += time.monotonic() - begun
-            yield value
+            yield gradient.loss
 
     def left(self) -> int:
         """The steps of this epoch that are still to be taken."""

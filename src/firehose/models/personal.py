@@ -119,20 +119,31 @@ class Personal(nn.Module):
         shared = self.shared
         return weighted_loss(hidden, shared.embedding, shared.output_bias, targets, weights), taken
 
-    @torch.no_grad()
+    def cost(self, batch: Batch) -> float:
+        """What ``loss`` would be, but without dropout, gradient, or new users."""
+        inputs, targets, lengths = predictions(batch, self.plan.longest)
+        costs, post = self._score(batch, inputs, targets, lengths)
+        return float((costs / (lengths * len(lengths))[post]).sum())
+
     def pay(self, batch: Batch) -> Paid:
         """What the words of each whole post cost. Changes nothing: no gradient, no new user."""
+        costs, post = self._score(batch, *predictions(batch))
+        paid = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, post, costs)
+        return Paid(paid.numpy(), batch.words)
+
+    @torch.no_grad()
+    def _score(
+        self, batch: Batch, inputs: Tensor, targets: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The nats of each target, and the post it is of."""
         was_training = self.training
         self.eval()
-        inputs, targets, lengths = predictions(batch)
         grid = Grid(lengths)
-        hidden, _ = self.shared(
-            inputs, grid, self._adapter(self.users.take(batch.user, False), grid)
-        )
+        taken = self.users.take(batch.user, learn=False)
+        hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
-        paid = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, grid.post, costs.double())
         self.train(was_training)
-        return Paid(paid.numpy(), batch.words)
+        return costs.double(), grid.post
 
     def _adapter(self, taken: Taken, grid: Grid) -> Adapt:
         """What the users of a batch add, and where."""

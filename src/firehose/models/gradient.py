@@ -1,0 +1,67 @@
+"""The gradient of a loss: of every shared weight, and of the vectors of the users in the batch."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from firehose.batch import Batch
+from firehose.models.personal import Personal
+
+
+@dataclass
+class Gradient:
+    """Slopes of the shared weights, and of the rows of users that a batch touches."""
+
+    loss: float
+    shared: list[Tensor | None]  # as model.parameters(); None: does not matter for this loss
+    rows: Tensor  # [users], in the table, each once
+    users: Tensor  # [users, d_user]
+    tokens: int  # that it was computed from
+
+    @classmethod
+    def of(cls, model: Personal, batch: Batch) -> Self:
+        """Differentiate the model's loss on a batch; who is new in it has a row now."""
+        loss, taken = model.loss(batch)
+        parameters = list(model.parameters())
+        vectors = [taken.vectors] if taken.vectors.requires_grad else []
+        slopes = torch.autograd.grad(loss, [*parameters, *vectors], allow_unused=True)
+        shared: list[Tensor | None] = list(slopes[: len(parameters)])
+        rows = taken.rows[:0]
+        users = taken.vectors.detach()[:0]
+        if vectors and slopes[-1] is not None:
+            known = taken.rows >= 0
+            rows, users = taken.rows[known], slopes[-1][known]
+        return cls(float(loss.detach()), shared, rows, users, len(batch.tokens) - len(batch))
+
+    def norm(self) -> float:
+        """Over everything."""
+        parts = [slope for slope in (*self.shared, self.users) if slope is not None]
+        return float(torch.stack(torch._foreach_norm(parts)).norm())
+
+    def scale(self, factor: float) -> None:
+        """Multiply everything."""
+        parts = [slope for slope in (*self.shared, self.users) if slope is not None]
+        torch._foreach_mul_(parts, factor)
+
+    def dot(self, other: "Gradient") -> float:
+        """The inner product; users who are only in one of the two add nothing."""
+        total = 0.0
+        for mine, theirs in zip(self.shared, other.shared, strict=True):
+            if mine is not None and theirs is not None:
+                total += float(mine.flatten() @ theirs.flatten())
+        here, there = (self.rows[:, None] == other.rows).nonzero(as_tuple=True)
+        return total + float((self.users[here] * other.users[there]).sum())
+
+    def add(self, other: "Gradient", factor: float) -> None:
+        """Add a multiple of another gradient, which may concern other users as well."""
+        for number, theirs in enumerate(other.shared):
+            mine = self.shared[number]
+            if theirs is not None:
+                part = theirs * factor
+                self.shared[number] = part if mine is None else mine.add_(part)
+        rows, which = torch.unique(torch.cat([self.rows, other.rows]), return_inverse=True)
+        both = torch.cat([self.users, other.users * factor])
+        self.users = both.new_zeros(len(rows), both.shape[1]).index_add_(0, which, both)
+        self.rows = rows
