@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -31,14 +31,16 @@ NAMES = [f"user{number}" for number in range(9)]
 PROMPT = "the house"
 
 
-def trained(seed: int = 0, architecture: Architecture = "adapters", ends: float = 0.0) -> Trained:
+def trained(
+    seed: int = 0, architecture: Architecture = "adapters", ends: float = 0.0, loud: float = 0.2
+) -> Trained:
     """A random model of few pieces, so that all it can say can be enumerated."""
     plan = ModelPlan(architecture=architecture, shape=TINY, d_user=4, mlp=8, longest=9)
     torch.manual_seed(seed)
     model = awake(Personal(plan, VOCABULARY.size))
     for parameter in model.parameters():
         if parameter.dim() > 1:
-            nn.init.normal_(parameter, std=0.2)
+            nn.init.normal_(parameter, std=loud)
     nn.init.constant_(model.shared.output_bias, -40)
     for piece in BEGIN + FORBIDDEN:
         nn.init.zeros_(model.shared.output_bias[ID[piece]])
@@ -105,7 +107,7 @@ def test_suggestions_are_the_most_probable_of_all_words(seed: int, user: int, k:
 
 
 def test_among_the_suggestions_are_the_end_a_url_and_words_of_several_pieces() -> None:
-    model = trained(3)
+    model = trained(6)
     words = [word for word, _ in suggest(model, PROMPT, "user1", k=12)]
     assert {"<EOT>", "<URL>", "me"} <= set(words)
     assert "" not in words  # though ▁ alone, with nothing before the next ▁, is probable
@@ -234,10 +236,19 @@ def test_the_lowest_temperature_is_greedy() -> None:
     assert int(piece) == 0
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), beam=st.integers(2, 5), ends=st.floats(-8, 0))
-def test_a_beam_is_at_least_as_probable_as_greedy(seed: int, beam: int, ends: float) -> None:
-    model = trained(seed, ends=ends)
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    beam=st.integers(2, 5),
+    ends=st.floats(-20, 0),
+    loud=st.sampled_from([0.2, 1.2]),
+)
+@example(seed=110, beam=2, ends=-20, loud=1.2)  # here the beam itself loses the greedy text
+@example(seed=14, beam=2, ends=-20, loud=1.2)
+def test_a_beam_is_at_least_as_probable_as_greedy(
+    seed: int, beam: int, ends: float, loud: float
+) -> None:
+    model = trained(seed, ends=ends, loud=loud)
     (greedy,) = generate(model, PROMPT, "user3", Sampling(temperature=0))
     (best,) = generate(model, PROMPT, "user3", Sampling(beam=beam))
     assert best.nats <= greedy.nats

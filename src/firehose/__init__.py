@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from firehose.models.store import Trained as Trained
     from firehose.models.store import load as load
     from firehose.models.store import save as save
+    from firehose.writing import Sampling as Sampling
+    from firehose.writing import generate as generate
+    from firehose.writing import suggest as suggest
 
 __version__ = "0.1.0"
 
@@ -50,6 +53,9 @@ _HOMES = {
     "Trained": "firehose.models.store",
     "load": "firehose.models.store",
     "save": "firehose.models.store",
+    "Sampling": "firehose.writing",
+    "generate": "firehose.writing",
+    "suggest": "firehose.writing",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 

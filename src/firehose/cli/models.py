@@ -18,6 +18,7 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
 ]
+ModelPath = Annotated[Path, typer.Argument(help="A model's folder.")]
 ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
 Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
 Every = Annotated[
@@ -87,7 +88,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model's folder.")],
+    model: ModelPath,
     corpus: CorpusPath,
     split: Annotated[str, typer.Option(help="train, validation, test, or pretrain.")] = "test",
     others: Annotated[
@@ -118,6 +119,68 @@ def evaluate(
     if out:
         write(found, out)
         show(f"Each user's values are in {out}")
+
+
+User = Annotated[str | None, typer.Option(help="Who goes on; without, the population does.")]
+Prompt = Annotated[str, typer.Option(help="How the post begins.")]
+
+
+@app.command()
+def generate(  # noqa: PLR0913, PLR0917 (an option each)
+    model: ModelPath,
+    prompt: Prompt,
+    user: User = None,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Under 1 more cautious, over 1 more daring; 0: greedy.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="From the k likeliest pieces; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="From the likeliest with this share.")] = 1.0,
+    beam: Annotated[int, typer.Option(min=1, help="Over 1: the likeliest text of a search.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="So many texts.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same one gives the same texts.")] = 0,
+) -> None:
+    """Write posts as a user would go on from a prompt.
+
+    Example: `firehose generate oracle --user alice --prompt "fix the" --temperature 0.7 --count 3`
+    """
+    from firehose.models.store import load
+    from firehose.writing import Sampling
+    from firehose.writing import generate as write
+
+    values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
+    sampling = Sampling.of(values | {"seed": seed}, "the options")
+    trained = load(model)
+    _tell_if_unknown(trained, model, user)
+    for text in write(trained, prompt, user, sampling, count):
+        show(text.text if text.finished else f"{text.text} …")
+
+
+@app.command()
+def suggest(
+    model: ModelPath,
+    prompt: Prompt,
+    user: User = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="So many words.")] = 5,
+) -> None:
+    """Show the most probable next words of a user, with their probabilities.
+
+    Example: `firehose suggest oracle --user alice --prompt "fix the" -k 3`
+    """
+    from firehose.models.store import load
+    from firehose.page import Table, terminal
+    from firehose.writing import suggest as look
+
+    trained = load(model)
+    _tell_if_unknown(trained, model, user)
+    words = look(trained, prompt, user, k)
+    show(terminal(Table(["word", "probability"], [[w, f"{p:.1%}"] for w, p in words])))
+
+
+def _tell_if_unknown(trained: "Trained", model: Path, user: str | None) -> None:
+    from firehose.writing import knows
+
+    if user is not None and trained.model.is_personal and not knows(trained, user):
+        typer.echo(f"{model} does not know {user}: this is the population's text.", err=True)
 
 
 @app.command()

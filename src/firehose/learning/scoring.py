@@ -1,6 +1,6 @@
 """What a model pays for held-out posts, and what that is per word, per token, per user."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,22 @@ class Costs(NamedTuple):
     words: NDArray[np.int64]  # <EOT> included
     tokens: NDArray[np.int64]  # <SOT> not included: nothing predicts it
     user: NDArray[np.int64]
+    time: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, posts: Split, nats: NDArray[np.floating]) -> Self:
+        """The first posts of a split, with what they cost."""
+        count = len(nats)
+        words, user, time = (
+            np.asarray(column[:count], np.int64) for column in (posts.words, posts.user, posts.time)
+        )
+        tokens = np.diff(posts.offsets[: count + 1]) - 1
+        return cls(np.asarray(nats, np.float64), words, tokens, user, time)
+
+    def select(self, chosen: NDArray[np.bool_]) -> Self:
+        """Some of the posts."""
+        columns: dict[str, Any] = {name: getattr(self, name)[chosen] for name in self._fields}
+        return self._replace(**columns)
 
     def per_word(self) -> float:
         """The perplexity per word, over all posts together."""
@@ -42,9 +58,4 @@ def costs(
             user = writers[start : start + AT_ONCE].astype(np.int32)
             batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
         nats.append(model.pay(batch).nats)
-    return Costs(
-        np.concatenate(nats) if nats else np.zeros(0),
-        np.asarray(posts.words, np.int64),
-        np.diff(posts.offsets) - 1,
-        np.asarray(posts.user, np.int64),
-    )
+    return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0))
