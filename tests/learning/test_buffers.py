@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.errors import FirehoseError
-from firehose.learning.buffers import Balanced, Buffer, BufferPlan, make_buffer, rank
+from firehose.learning.buffers import Balanced, Buffer, make_buffer
+from firehose.learning.slots import BufferPlan, rank
 from small_models import batch_of
 
 LONGEST = 4
@@ -110,6 +111,26 @@ def test_who_is_forgotten_is_gone_and_nobody_else(
         first += len(users)
     everything = Counter(list(kept)) + Counter(range(1000, first))
     assert Counter(list(contents(buffer))) + left == everything
+
+
+@all_buffers
+@settings(max_examples=20, deadline=None)
+@given(sizes=batches, forgotten=st.integers(0, 5), more=batches)
+def test_what_is_saved_goes_on_as_if_it_never_was(
+    plan: BufferPlan, sizes: list[list[int]], forgotten: int, more: list[list[int]]
+) -> None:
+    buffer, again = make_buffer(plan, LONGEST), make_buffer(plan, LONGEST)
+    pushed(buffer, sizes)
+    buffer.forget(forgotten)
+    again.restore({name: array.copy() for name, array in buffer.state().items()})
+    assert len(again) == len(buffer)
+    results = []
+    for one in (buffer, again):
+        generator = np.random.default_rng(5)
+        gone = [one.push(numbered(users, 100), generator).time.tolist() for users in more]
+        drawn = one.sample(9, generator).time.tolist() if len(one) else []
+        results.append((gone, drawn))
+    assert results[0] == results[1]
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer, BufferPlan, make_buffer
+from firehose.learning.buffers import Buffer, make_buffer
 from firehose.learning.game import play
 from firehose.learning.learners import AGEM, LEARNERS, Learner, MixedReplay, OnlineOnly
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
+from firehose.learning.slots import BufferPlan
 from firehose.models.adam import Adam
 from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal

@@ -5,99 +5,16 @@ that was not let in: nothing is ever lost by accident. A batch arrives as a whol
 sample costs depends on the posts in it, not on how many users or posts there are.
 """
 
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from firehose.batch import Batch
-from firehose.config import Section
+from firehose.learning.slots import BufferPlan, Columns, Limit, Slots, rank, roomy, settle
 
-Strategy = Literal["fifo", "reservoir", "stratified", "stratified-reservoir"]
-Slots = NDArray[np.int64]
-
-
-class BufferPlan(Section):
-    """A buffer: its rule, and its limit in posts, or in posts for each user seen so far."""
-
-    strategy: Strategy = "stratified"
-    per_user: int | None = Field(default=None, ge=0)
-    posts: int | None = Field(default=None, ge=0)
-
-    @model_validator(mode="after")
-    def _one_limit(self) -> Self:
-        if (self.per_user is None) == (self.posts is None):
-            raise ValueError("a buffer has one limit: give posts, or per_user")
-        return self
-
-
-class Columns:
-    """Posts in numbered slots: for every column of a batch an array with a row for each slot."""
-
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-        self.kind: type[Batch] = Batch
-        self.rows: dict[str, NDArray[Any]] = {}
-
-    def fit(self, batch: Batch) -> None:
-        """Be columns of this kind of batch."""
-        if not self.rows:
-            self.kind = type(batch)
-            self.rows = batch.select(np.zeros(0, np.int64)).rows(self.longest)
-
-    def put(self, slots: Slots, batch: Batch) -> None:
-        """Into these slots, all different."""
-        for name, rows in batch.rows(self.longest).items():
-            self.rows[name] = roomy(self.rows[name], int(slots.max(initial=-1)) + 1)
-            self.rows[name][slots] = rows
-
-    def take(self, slots: Slots) -> Batch:
-        """The posts in these slots."""
-        return self.kind.of_rows({name: rows[slots] for name, rows in self.rows.items()})
-
-
-def roomy(array: NDArray[Any], needed: int, fill: int = 0) -> NDArray[Any]:
-    """The array with at least so many rows; it doubles, so growing costs little a row."""
-    if needed <= len(array):
-        return array
-    more = max(needed, 2 * len(array), 64) - len(array)
-    return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
-
-
-def settle(columns: Columns, batch: Batch, target: Slots, used: NDArray[np.bool_]) -> Batch:
-    """Put each post into its target slot, −1 for none; the last one stays where several meet.
-
-    Returns who is not there then: those who were in these slots (``used`` says where anybody
-    was), and those of the batch who did not stay.
-    """
-    # The last post that wants a slot is the first one in the reversed batch.
-    wanted, first = np.unique(target[::-1], return_index=True)
-    stays = (len(target) - 1 - first)[wanted >= 0]
-    taken = target[stays]
-    gone = columns.take(taken[used[stays]])
-    columns.put(taken, batch.select(stays))
-    refused = np.delete(np.arange(len(batch)), stays)
-    return batch.join([gone, batch.select(refused)])
-
-
-class Limit:
-    """How many posts a memory of all users together may hold; per user, it grows with them."""
-
-    def __init__(self, plan: BufferPlan) -> None:
-        self.plan = plan
-        self.seen = np.zeros(0, bool)  # [users]
-        self.users = 0
-
-    def after(self, users: NDArray[np.integer]) -> int:
-        """The limit, once these users were seen."""
-        if self.plan.posts is not None:
-            return self.plan.posts
-        self.seen = roomy(self.seen, int(users.max(initial=-1)) + 1)
-        new = np.unique(users[~self.seen[users]])
-        self.seen[new] = True
-        self.users += len(new)
-        return self.users * (self.plan.per_user or 0)
+State = dict[str, NDArray[Any]]
 
 
 class FIFO:
@@ -138,6 +55,17 @@ class FIFO:
         keep = self.columns.rows["user"][slots] != user if self.count else np.zeros(0, bool)
         self._lay(slots[keep], self.ring)
         return int((~keep).sum())
+
+    def state(self) -> State:
+        """To be saved."""
+        numbers = np.array([self.ring, self.oldest, self.count])
+        return self.columns.state() | self.limit.state() | {"numbers": numbers}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what was saved."""
+        self.columns.restore(state)
+        self.limit.restore(state)
+        self.ring, self.oldest, self.count = state["numbers"].tolist()
 
     def _slot(self, place: Slots) -> Slots:
         return (self.oldest + place) % max(self.ring, 1)
@@ -196,6 +124,17 @@ class Reservoir:
             rows[: keep.sum()], rows[keep.sum() : self.count] = rows[: self.count][keep], 0
         self.count = int(keep.sum())
         return int((~keep).sum())
+
+    def state(self) -> State:
+        """To be saved."""
+        numbers = np.array([self.count, self.pushed])
+        return self.columns.state() | self.limit.state() | {"numbers": numbers}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what was saved."""
+        self.columns.restore(state)
+        self.limit.restore(state)
+        self.count, self.pushed = state["numbers"].tolist()
 
 
 class Stratified:
@@ -260,6 +199,22 @@ class Stratified:
         self.users, self.count = last, self.count - erased
         return erased
 
+    def state(self) -> State:
+        """To be saved."""
+        held = self.users * self.per_user
+        columns = {name: rows[:held] for name, rows in self.columns.state().items()}
+        rows = {"user_of": self.user_of[: self.users], "pushed": self.pushed[: self.users]}
+        return columns | rows
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what was saved."""
+        self.columns.restore(state)
+        self.user_of, self.pushed = state["user_of"].copy(), state["pushed"].copy()
+        self.users = len(self.user_of)
+        self.row_of = np.full(int(self.user_of.max(initial=-1)) + 1, -1, np.int32)
+        self.row_of[self.user_of] = np.arange(self.users)
+        self.count = int(np.minimum(self.pushed, self.per_user).sum())
+
     def _rows(self, users: NDArray[np.integer]) -> Slots:
         """The row of each user; who is new gets one."""
         self.row_of = roomy(self.row_of, int(users.max(initial=-1)) + 1, fill=-1)
@@ -271,16 +226,6 @@ class Stratified:
         self.users += len(new)
         rows: Slots = self.row_of[users].astype(np.int64)
         return rows
-
-
-def rank(values: NDArray[np.integer]) -> NDArray[np.int64]:
-    """How many equal values come before each."""
-    order = np.argsort(values, kind="stable")
-    begins = np.flatnonzero(np.diff(values[order], prepend=-1))
-    within = np.arange(len(values)) - np.repeat(begins, np.diff(begins, append=len(values)))
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = within
-    return ranks
 
 
 class Bag:
@@ -368,6 +313,36 @@ class Balanced:
         self.free += erased
         self.count -= len(erased)
         return len(erased)
+
+    def state(self) -> State:
+        """To be saved."""
+        users = self.users.users  # their order decides who is drawn
+        largest = [bag.users for _, bag in sorted(self.holding.items())]
+        return self.columns.state() | {
+            "users": np.array(users, np.int64),
+            "held": np.array([len(self.slots[user]) for user in users], np.int64),
+            "slots": np.array([slot for user in users for slot in self.slots[user]], np.int64),
+            "bags": np.array([user for bag in largest for user in bag], np.int64),
+            "pushed": np.array(list(self.pushed.items()), np.int64).reshape(-1, 2),
+            "free": np.array(self.free, np.int64),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what was saved."""
+        self.columns.restore(state)
+        self.users, self.holding = Bag(), {}
+        ends = np.cumsum(state["held"])
+        users = state["users"].tolist()
+        lists = [part.tolist() for part in np.split(state["slots"], ends[:-1])]
+        self.slots = dict(zip(users, lists, strict=False))
+        for user in users:
+            self.users.add(user)
+        for user in state["bags"].tolist():
+            self.holding.setdefault(len(self.slots[user]), Bag()).add(user)
+        self.pushed = dict(state["pushed"].tolist())
+        self.free = state["free"].tolist()
+        self.count = len(state["slots"])
+        self.most = max(self.holding, default=0)
 
     def _make_room(self, user: int, generator: np.random.Generator) -> int | None:
         """A slot of a user who holds the most; None: the new post is not let in."""

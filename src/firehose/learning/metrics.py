@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.data.corpus import Split
-from firehose.learning.buffers import rank
 from firehose.learning.scoring import Costs
+from firehose.learning.slots import rank
 
 DAY = 86_400_000  # milliseconds
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
