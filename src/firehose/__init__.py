@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
     from firehose.learning.evaluate import evaluate as evaluate
-    from firehose.learning.offline import make_settings as make_settings
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
+    from firehose.learning.settings import make_settings as make_settings
     from firehose.models.published import convert as convert
     from firehose.models.store import Trained as Trained
     from firehose.models.store import load as load
@@ -46,7 +46,7 @@ _HOMES = {
     "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
     "evaluate": "firehose.learning.evaluate",
-    "make_settings": "firehose.learning.offline",
+    "make_settings": "firehose.learning.settings",
     "offline": "firehose.learning.offline",
     "pretrain": "firehose.learning.offline",
     "convert": "firehose.models.published",

@@ -14,8 +14,9 @@ from firehose import tensors
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.learning import offline as training
-from firehose.learning.offline import Fit, Settings, Training, make_settings, offline, pretrain
+from firehose.learning.offline import Fit, offline, pretrain
 from firehose.learning.scoring import costs
+from firehose.learning.settings import Settings, Training, make_settings
 from firehose.models.store import load
 
 SIZES = ["layers=1", "d_model=8", "heads=2", "d_head=4", "d_inner=16"]

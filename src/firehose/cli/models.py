@@ -46,8 +46,8 @@ def pretrain(
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
-    from firehose.learning.offline import make_settings
     from firehose.learning.offline import pretrain as train
+    from firehose.learning.settings import make_settings
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -76,8 +76,8 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
-    from firehose.learning.offline import make_settings
     from firehose.learning.offline import offline as train
+    from firehose.learning.settings import make_settings
     from firehose.models.allocation import keep_memory
 
     keep_memory()

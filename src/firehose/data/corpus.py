@@ -156,13 +156,17 @@ class Split:
 
 
 class Stream:
-    """Time-ordered batches of a split. ``position`` is the next post; ``seek`` moves there."""
+    """Time-ordered batches of a split. ``position`` is the next post; ``seek`` moves there.
 
-    def __init__(self, split: Split, size: int) -> None:
+    A batch is a number of posts, or what comes within so many hours, counted from 1970.
+    """
+
+    def __init__(self, split: Split, size: int, hours: float | None = None) -> None:
         if size < 1:
             raise FirehoseError(f"A batch of {size} posts is none; choose a size of at least 1.")
         self.split = split
         self.size = size
+        self.window = None if hours is None else max(1, round(hours * 3_600_000))
         self.position = 0
 
     def seek(self, position: int) -> Self:
@@ -177,8 +181,15 @@ class Stream:
     def __iter__(self) -> Iterator[Batch]:
         while self.position < len(self.split):
             start = self.position
-            self.position = min(start + self.size, len(self.split))
+            self.position = self._stop(start)
             yield self.split.between(start, self.position)
+
+    def _stop(self, start: int) -> int:
+        """Where the batch that begins at ``start`` ends."""
+        if self.window is None:
+            return min(start + self.size, len(self.split))
+        end = (int(self.split.time[start]) // self.window + 1) * self.window
+        return int(np.searchsorted(self.split.time, end))
 
 
 class Corpus:
@@ -225,9 +236,9 @@ class Corpus:
             if contents and sha256(path) != file.sha256:
                 raise self._damaged(f"{name} does not match its checksum")
 
-    def stream(self, size: int) -> Stream:
-        """The training posts in time order, ``size`` at a time."""
-        return Stream(self.splits["train"], size)
+    def stream(self, size: int = 256, hours: float | None = None) -> Stream:
+        """The training posts in time order, ``size`` at a time, or by windows of time."""
+        return Stream(self.splits["train"], size, hours)
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:

@@ -6,54 +6,23 @@ be, in ``MODEL.training``, and the model itself appears when it is finished.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 from torch import Tensor
 
-from firehose.config import Section, merge, overrides, read_recipe
 from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError, Stopped
 from firehose.learning.checkpoint import Checkpoints, State, part, prefixed, stop_requests
 from firehose.learning.scoring import costs
+from firehose.learning.settings import Settings, Training
 from firehose.models.adam import Adam
 from firehose.models.gradient import Gradient
-from firehose.models.personal import ModelPlan, Personal
+from firehose.models.personal import Personal
 from firehose.models.store import WEIGHTS, Trained, load, read_card, save
 from firehose.progress import say, track
-
-
-class Training(Section):
-    """How a model is trained on posts in random order; the defaults are the paper's."""
-
-    epochs: int = Field(default=10, ge=1)
-    posts: int = Field(default=128, ge=1)  # of one step
-    rate: float = Field(default=2.5e-4, gt=0)
-    user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
-    warmup: int = Field(default=2000, ge=0)  # steps; then the rate falls to 0 along a cosine
-    clip: float = Field(default=0.25, gt=0)  # the largest norm of a gradient
-    patience: int = Field(default=2, ge=1)  # epochs in a row that may fail to be the best
-    seed: int = Field(default=0, ge=0)
-
-
-class Settings(Section):
-    """What the commands that make models are told; a recipe has the same tables."""
-
-    model: ModelPlan = ModelPlan()
-    pretrain: Training = Training()
-    offline: Training = Training()
-
-
-def make_settings(
-    recipe: str | Path | None = None, assignments: Sequence[str] = (), **tables: Mapping[str, Any]
-) -> Settings:
-    """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables."""
-    values = read_recipe(recipe) if recipe else {}
-    values = merge(merge(values, overrides(assignments)), tables)
-    return Settings.of(values, str(recipe) if recipe else "the settings")
 
 
 class Epoch(NamedTuple):

@@ -6,10 +6,7 @@ and a :class:`~firehose.data.post.Skip` for each record that is none. Neither lo
 into memory. `docs/add-a-source.md` shows a whole one.
 """
 
-import importlib
-import importlib.util
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, SupportsIndex
@@ -20,10 +17,9 @@ from numpy.typing import NDArray
 from firehose.config import Section, Texts, nearest
 from firehose.data.post import Post, Skip
 from firehose.errors import FirehoseError
+from firehose.extensions import USERS, brief, load_class
 
 Shard = dict[str, Any]  # plain JSON values, so that it travels to any worker
-
-_USERS = "firehose_user_"  # begins the names of modules that are files of the user's
 
 # Which module and class reads each kind; asked in this order what a path is.
 BUILT_IN = {
@@ -81,9 +77,9 @@ class Source(Section):
         except FirehoseError:
             raise
         except Exception as error:
-            if not type(self).__module__.startswith(_USERS):
+            if not type(self).__module__.startswith(USERS):
                 raise
-            raise FirehoseError(f"{self.kind} failed on {shard}: {_brief(error)}.") from error
+            raise FirehoseError(f"{self.kind} failed on {shard}: {brief(error)}.") from error
 
     def truth(self) -> Truth | None:
         """The model that the posts were drawn from, where it is known."""
@@ -91,7 +87,7 @@ class Source(Section):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         module = sys.modules[type(self).__module__]
-        if not module.__name__.startswith(_USERS):
+        if not module.__name__.startswith(USERS):
             return super().__reduce_ex__(protocol)
         # A worker cannot import a file of the user's by its name: it is told where it lies.
         return _revive, (f"{module.__file__}:{type(self).__name__}", dict(self))
@@ -104,13 +100,11 @@ def _revive(place: str, values: dict[str, Any]) -> Source:
 def find(kind: str) -> type[Source]:
     """The source class of a built-in kind, or of ``file.py:ClassName``."""
     place = BUILT_IN.get(str(kind), str(kind))
-    module_name, colon, class_name = place.rpartition(":")
-    if not colon:
+    if ":" not in place:
         raise FirehoseError(f"There is no source {kind!r}: {nearest(str(kind), list(BUILT_IN))}")
-    module = _load(module_name) if module_name.endswith(".py") else _import(module_name)
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, Source)):
-        raise FirehoseError(f"{module_name} has no source {class_name!r}; name a class of Source.")
+    found = load_class(place, "source")
+    if not issubclass(found, Source):
+        raise FirehoseError(f"{place} is not a source; name a class of Source.")
     return found
 
 
@@ -132,34 +126,3 @@ def recognise(paths: Sequence[str]) -> str:
     if len(kinds) > 1:
         raise FirehoseError(f"The paths are of different kinds ({', '.join(sorted(kinds))}).")
     return kinds.pop()
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        raise FirehoseError(f"There is no module {name!r}.") from None
-
-
-def _load(file: str) -> Any:
-    """The module in a file of the user's."""
-    path = Path(file)
-    if not path.is_file():
-        raise FirehoseError(f"{file} does not exist; a source of your own is FILE.py:Class.")
-    name = f"{_USERS}{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise FirehoseError(f"{file} cannot be loaded: {_brief(error)}.") from error
-    return module
-
-
-def _brief(error: Exception) -> str:
-    """Kind and first line of somebody else's error."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"
