@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from firehose.learning.evaluate import evaluate as evaluate
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
+    from firehose.learning.run import play as play
+    from firehose.learning.run import resume as resume
     from firehose.learning.settings import make_settings as make_settings
     from firehose.models.published import convert as convert
     from firehose.models.store import Trained as Trained
@@ -49,6 +51,8 @@ _HOMES = {
     "make_settings": "firehose.learning.settings",
     "offline": "firehose.learning.offline",
     "pretrain": "firehose.learning.offline",
+    "play": "firehose.learning.run",
+    "resume": "firehose.learning.run",
     "convert": "firehose.models.published",
     "Trained": "firehose.models.store",
     "load": "firehose.models.store",

@@ -15,6 +15,20 @@ app = typer.Typer(
 )
 
 CorpusPath = Annotated[Path, typer.Argument(help="A prepared corpus.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option(help="laptop, paper, or a TOML file; the defaults are the paper's."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
+]
+ModelPath = Annotated[Path, typer.Argument(help="A model's folder.")]
+ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
+Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
+Every = Annotated[
+    float, typer.Option(min=0, help="Seconds between two checkpoints of the training.")
+]
 
 
 def given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -5,25 +5,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firehose.cli.app import CorpusPath, app, given, show
+from firehose.cli.app import (
+    Assignments,
+    CorpusPath,
+    Every,
+    ModelOut,
+    ModelPath,
+    Recipe,
+    Replace,
+    app,
+    given,
+    show,
+)
 
 if TYPE_CHECKING:
     from firehose.models.store import Trained
-
-Recipe = Annotated[
-    str | None,
-    typer.Option(help="laptop, paper, or a TOML file; the defaults are the paper's."),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
-]
-ModelPath = Annotated[Path, typer.Argument(help="A model's folder.")]
-ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
-Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
-Every = Annotated[
-    float, typer.Option(min=0, help="Seconds between two checkpoints of the training.")
-]
 
 
 @app.command()

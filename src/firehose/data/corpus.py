@@ -104,6 +104,10 @@ class Manifest(Record):
         body = self.model_dump(mode="json")
         return json.dumps(body | {"seal": _seal(body)}, indent=1, ensure_ascii=False) + "\n"
 
+    def seal(self) -> str:
+        """What no other corpus has: a checksum over all checksums."""
+        return _seal(self.model_dump(mode="json"))
+
 
 def _seal(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
@@ -177,6 +181,13 @@ class Stream:
             )
         self.position = position
         return self
+
+    def __len__(self) -> int:
+        """The batches that are left."""
+        left = len(self.split) - self.position
+        if self.window is None:
+            return (left + self.size - 1) // self.size
+        return len(np.unique(self.split.time[self.position :] // self.window))
 
     def __iter__(self) -> Iterator[Batch]:
         while self.position < len(self.split):

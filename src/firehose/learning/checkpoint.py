@@ -95,6 +95,11 @@ class Checkpoints:
         numbers = self.numbers()
         return self.read(numbers[-1]) if numbers else None
 
+    def drop_after(self, number: int) -> None:
+        """Forget those that are newer."""
+        for newer in [each for each in self.numbers() if each > number]:
+            shutil.rmtree(self._place(newer))
+
     def remove(self) -> None:
         """The run is over, or to be begun again."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from firehose.errors import FirehoseError, Stopped
 from firehose.learning.checkpoint import Checkpoints, State, part, prefixed, stop_requests
 from firehose.learning.scoring import costs
 from firehose.learning.settings import Settings, Training
-from firehose.models.adam import Adam
+from firehose.models.adam import Adam, NotFinite
 from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal
 from firehose.models.store import WEIGHTS, Trained, load, read_card, save
@@ -70,12 +70,13 @@ class Fit:
             begun = time.monotonic()
             batch = self.posts.batch(order[start : start + size])
             gradient = Gradient.of(self.model, batch)
-            if not math.isfinite(gradient.loss):
+            try:
+                self.adam.step(gradient, self.rate())
+            except NotFinite as error:
                 raise FirehoseError(
-                    f"The loss is {gradient.loss} at step {self.step + 1}; nothing is learned from "
-                    "that. Give it a lower rate (--set pretrain.rate=… or offline.rate=…)."
-                )
-            self.adam.step(gradient, self.rate())
+                    f"Step {self.step + 1} has {error}; nothing is learned from that. "
+                    "Give it a lower rate (--set pretrain.rate=… or offline.rate=…)."
+                ) from None
             self.step += 1
             self.losses.append(gradient.loss)
             self.tokens += gradient.tokens

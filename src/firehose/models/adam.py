@@ -1,5 +1,6 @@
 """Adam for the shared weights and, row by row, for the users of a step."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -12,6 +13,10 @@ from firehose.models.users import Users
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class NotFinite(ArithmeticError):  # noqa: N818 (as in "the loss is …")
+    """A loss or a gradient that is not a finite number; nothing was changed."""
 
 
 class Adam:
@@ -49,10 +54,12 @@ class Adam:
     @torch.no_grad()
     def step(self, gradient: Gradient, rate: float | None = None) -> float:
         """Move; returns the norm of the gradient before clipping."""
+        norm = gradient.norm()
+        if not math.isfinite(gradient.loss + norm):
+            raise NotFinite(f"a loss of {gradient.loss}, a gradient of norm {norm}")
         if rate is None:
             rate = self.rate * (min(1.0, self.rounds / self.warmup) if self.warmup else 1.0)
         self.dense.param_groups[0]["lr"] = rate
-        norm = gradient.norm()
         if norm > self.clip:
             gradient.scale(self.clip / (norm + 1e-6))
         for parameter, slope in zip(self.parameters, gradient.shared, strict=True):

@@ -1,0 +1,153 @@
+"""What came of a game: how well it predicted, what it knows now, what it cost."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firehose.data.corpus import Corpus, Split
+from firehose.figures import write_whole
+from firehose.learning.evaluate import by_user
+from firehose.learning.metrics import (
+    Curve,
+    Retention,
+    Slice,
+    after_silence,
+    by_activity,
+    cold_start,
+    interval,
+    online_fit,
+    past_sample,
+    retention,
+)
+from firehose.learning.scoring import AT_ONCE, Costs, costs
+from firehose.models.personal import Personal
+from firehose.models.store import Trained
+from firehose.page import Table
+from firehose.progress import track
+
+BUCKETS, EACH = 20, 200  # of the past, and posts sampled from each
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that is reported of a run."""
+
+    online: Slice  # over the whole stream
+    test: Slice  # of the final model, on held-out posts
+    test_balanced: float  # every user counted alike
+    test_per_token: float
+    curve: Curve
+    retention: Retention
+    cold_start: list[Slice]
+    after_silence: list[Slice]
+    by_activity: list[Slice]
+    kept: list[int]  # rounds, by the number of steps that were kept
+    compute: dict[str, float]  # gradient steps, tokens trained on, seconds by phase
+
+    @classmethod
+    def of(cls, folder: Path, corpus: Corpus, trained: Trained) -> "Outcome":
+        """From what the run wrote down, and its final model."""
+        train = corpus.splits["train"]
+        paid = Costs.of(train, np.fromfile(folder / "paid.f32", "<f4"))
+        lines = (folder / "rounds.jsonl").read_text().splitlines()
+        rounds = [json.loads(line) for line in lines]
+        test = costs(trained.model, corpus.splits["test"], "test posts")
+        each = by_user(test)
+        generator = np.random.default_rng(0)
+        return cls(
+            online=_all("stream", paid, generator),
+            test=_all("test", test, generator),
+            test_balanced=float(np.exp(np.mean(each.nats / each.words))),
+            test_per_token=test.per_token(),
+            curve=online_fit(paid),
+            retention=recollect(trained.model, train, len(paid.nats)),
+            cold_start=cold_start(paid, generator),
+            after_silence=after_silence(paid, generator),
+            by_activity=by_activity(paid, generator),
+            kept=np.bincount([line["kept"] for line in rounds]).tolist(),
+            compute=_compute(rounds),
+        )
+
+    def public(self) -> dict[str, Any]:
+        """As plain values."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def tables(self) -> list[Table]:
+        """The result for people."""
+        rows = [
+            [part.name, f"{part.perplexity:.1f}", f"{part.low:.1f} – {part.high:.1f}"]
+            for part in (self.online, self.test)
+        ]
+        steps = [[str(kept), f"{count:,}"] for kept, count in enumerate(self.kept)]
+        spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
+        heads = ["", "perplexity", "95 % of samples of users"]
+        return [
+            Table(heads, rows, "Word perplexity"),
+            Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
+            Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
+            Table(["steps kept", "rounds"], steps, "Steps"),
+            Table(["", "in all"], spent, "Compute"),
+        ]
+
+    def write(self, folder: Path) -> None:
+        """``rounds.parquet``, then ``result.json``, which says that all is there."""
+        rounds = [json.loads(x) for x in (folder / "rounds.jsonl").read_text().splitlines()]
+        flat = [
+            {key: value for key, value in line.items() if key != "seconds"}
+            | {f"seconds_{phase}": value for phase, value in line["seconds"].items()}
+            for line in rounds
+        ]
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(flat), buffer)
+        write_whole(folder / "rounds.parquet", buffer.getvalue().to_pybytes())
+        text = json.dumps(self.public(), indent=1) + "\n"
+        write_whole(folder / "result.json", text.encode())
+
+
+def recollect(model: Personal, seen: Split, posts: int) -> Retention:
+    """What the model pays now for a fixed sample of what it has seen."""
+    chosen = past_sample(seen, posts, BUCKETS, EACH, seed=0)
+    there = chosen >= 0
+    places = chosen[there]
+    starts = range(0, len(places), AT_ONCE)
+    parts = [
+        model.pay(seen.batch(places[start : start + AT_ONCE])).nats
+        for start in track(starts, len(starts), "the past")
+    ]
+    nats, words, time = (np.zeros(chosen.shape, kind) for kind in (float, int, int))
+    nats[there] = np.concatenate(parts)
+    words[there], time[there] = seen.words[places], seen.time[places]
+    return retention(time, nats, words, int(seen.time[posts - 1]))
+
+
+def _all(name: str, paid: Costs, generator: np.random.Generator) -> Slice:
+    return Slice(name, len(paid.nats), paid.per_word(), *interval(paid, generator))
+
+
+def _compute(rounds: list[dict[str, Any]]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for line in rounds:
+        for phase, value in line["seconds"].items():
+            seconds[f"seconds to {phase}"] = seconds.get(f"seconds to {phase}", 0.0) + value
+    taken, tokens = (sum(line[name] for line in rounds) for name in ("taken", "tokens"))
+    return {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens} | seconds
+
+
+def _rows(slices: list[Slice]) -> list[list[str]]:
+    return [[s.name, f"{s.perplexity:.1f}", f"{s.low:.1f} – {s.high:.1f}"] for s in slices]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, texts, lists and tables only."""
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, list) else value

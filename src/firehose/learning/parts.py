@@ -1,0 +1,103 @@
+"""All parts of a game put together, and the state they are in together."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from firehose.config import nearest
+from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError
+from firehose.extensions import load_class
+from firehose.learning import game
+from firehose.learning.buffers import Buffer, make_buffer
+from firehose.learning.checkpoint import State, part, prefixed
+from firehose.learning.game import Round
+from firehose.learning.learners import LEARNERS, Learner
+from firehose.learning.optimizers import ConGraD, OnlineGD
+from firehose.learning.settings import Playing
+from firehose.models.adam import Adam
+from firehose.models.personal import Personal
+
+
+class Game:
+    """All parts of a game, and the state they are in together."""
+
+    def __init__(self, corpus: Corpus, playing: Playing, model: Personal) -> None:
+        longest = model.plan.longest
+        self.model = model
+        self.adam = Adam(
+            model, playing.rate, playing.clip, playing.user_rate, warmup=playing.warmup
+        )
+        self.learner = make_learner(playing)
+        self.memory = make_buffer(playing.memory, longest)
+        self.validation = make_buffer(playing.validation, longest)
+        self.optimizer = (
+            OnlineGD(self.adam, playing.steps)
+            if playing.optimizer == "online-gd"
+            else ConGraD(
+                self.adam,
+                playing.steps,
+                self.validation,
+                playing.scored,
+                playing.zero,
+                playing.moments,
+            )
+        )
+        self.generator = np.random.default_rng(playing.seed)
+        self.stream = corpus.stream(playing.posts, playing.hours)
+        self.played = 0  # rounds
+
+    def rounds(self) -> Iterator[Round]:
+        """The rounds that are left."""
+        parts = (self.model, self.learner, self.optimizer, self.memory, self.generator)
+        for played in game.play(self.stream, *parts):
+            self.played += 1
+            yield played
+
+    def state(self) -> State:
+        """All of it, as it is between two rounds."""
+        tensors = (
+            prefixed("model", self.model.state_dict())
+            | prefixed("users", self.model.users.state())
+            | prefixed("adam", self.adam.state())
+            | prefixed("memory", _as_tensors(self.memory))
+            | prefixed("validation", _as_tensors(self.validation))
+        )
+        facts = {
+            "played": self.played,
+            "position": self.stream.position,
+            "generator": self.generator.bit_generator.state,
+            "random": self.model.random.state(),
+        }
+        return State(tensors, facts)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        tensors, facts = state
+        self.model.load_state_dict(part("model", tensors))
+        self.model.users.restore(part("users", tensors))
+        self.adam.restore(part("adam", tensors))
+        for name, buffer in (("memory", self.memory), ("validation", self.validation)):
+            buffer.restore({key: value.numpy() for key, value in part(name, tensors).items()})
+        self.played = facts["played"]
+        self.stream.seek(facts["position"])
+        self.generator.bit_generator.state = facts["generator"]
+        self.model.random.restore(facts["random"])
+
+
+def _as_tensors(buffer: Buffer) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in buffer.state().items()}
+
+
+def make_learner(playing: Playing) -> Learner:
+    """One of the four, or a class of the user's."""
+    if playing.learner in LEARNERS:
+        return LEARNERS[playing.learner](playing.step_size)
+    if ":" not in playing.learner:
+        raise FirehoseError(
+            f"There is no learner {playing.learner!r}: {nearest(playing.learner, list(LEARNERS))} "
+            "One of your own is FILE.py:Class."
+        )
+    made: Learner = load_class(playing.learner, "learner")(playing.step_size)
+    return made

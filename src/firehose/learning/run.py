@@ -1,0 +1,259 @@
+"""A game from its command to its result: logged, checkpointed, resumable to the same bits.
+
+::
+
+    run/
+      run.json       what is played: settings, corpus, start
+      rounds.jsonl   a line for each round, as they come
+      paid.f32       what each post of the stream cost when it came, in nats
+      checkpoints/   the state of everything, the newest two
+      model/         the final model, when it is over
+      result.json    what came of it; rounds.parquet: the rounds as a table
+"""
+
+import contextlib
+import json
+import math
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import firehose
+from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError, Stopped
+from firehose.figures import write_whole
+from firehose.learning.checkpoint import Checkpoints, stop_requests
+from firehose.learning.game import Round
+from firehose.learning.outcome import Outcome
+from firehose.learning.parts import Game
+from firehose.learning.settings import Settings
+from firehose.models.adam import NotFinite
+from firehose.models.personal import Personal
+from firehose.models.store import WEIGHTS, Trained, load, read_card, save
+from firehose.progress import say, track
+
+FORMAT, SCHEMA = "firehose run", 1
+
+
+def play(
+    corpus: Corpus | str | Path,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    start: str | Path | None = None,
+    checkpoint_every: float = 300,
+    replace: bool = False,
+) -> Outcome:
+    """Play a whole stream, beginning with a pretrained model if one is named."""
+    folder, opened = Path(out), corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    card = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "version": firehose.__version__,
+        "corpus": str(opened.path.resolve()),
+        "corpus_seal": opened.manifest.seal(),
+        "start": None if start is None else str(Path(start).resolve()),
+        "start_seal": None if start is None else read_card(Path(start)).files[WEIGHTS].sha256,
+        "settings": settings.public(),
+        "checkpoint_every": checkpoint_every,
+    }
+    run = Run(folder, card, opened, settings)
+    run.new_game()  # or say what is wrong with it before anything is written
+    if folder.exists():
+        if not (folder / "run.json").is_file():
+            raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
+        if not replace:
+            raise FirehoseError(
+                f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
+                "--out, or add --replace."
+            )
+        shutil.rmtree(folder)
+    write_whole(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+    return run.finish()
+
+
+def resume(run: str | Path) -> Outcome:
+    """Go on with a run from its last checkpoint, to the same bits as if it never stopped."""
+    folder = Path(run)
+    card = read_run(folder)
+    if (folder / "result.json").is_file():
+        raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
+    corpus = Corpus(card["corpus"])
+    if corpus.manifest.seal() != card["corpus_seal"]:
+        raise FirehoseError(f"{corpus.path} is not the corpus that {folder} was begun with.")
+    settings = Settings.of(card["settings"], str(folder / "run.json"))
+    return Run(folder, card, corpus, settings).finish()
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """``run.json``, or a sentence about what is wrong with it."""
+    file = folder / "run.json"
+    if not file.is_file():
+        what = "does not exist" if not folder.exists() else "is not a run: no run.json in it"
+        raise FirehoseError(f"{folder} {what}; begin one with `firehose play … --out {folder}`.")
+    try:
+        card: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if card["format"] != FORMAT:
+            raise KeyError
+    except (ValueError, KeyError, TypeError):
+        raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
+    if card["schema"] != SCHEMA:
+        raise FirehoseError(
+            f"{folder} has run schema {card['schema']}, this Firehose reads {SCHEMA}; "
+            "play it again."
+        )
+    return card
+
+
+@dataclass
+class Run:
+    """A game in a folder."""
+
+    folder: Path
+    card: dict[str, Any]
+    corpus: Corpus
+    settings: Settings
+
+    def new_game(self) -> Game:
+        """As it is before the first round."""
+        plan, start = self.settings.model, self.card["start"]
+        pretrained = load(start, self.corpus) if start else None
+        if pretrained:
+            if read_card(Path(start)).files[WEIGHTS].sha256 != self.card["start_seal"]:
+                raise FirehoseError(f"{start} is not the model that {self.folder} was begun with.")
+            known = pretrained.model.plan
+            plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
+        model = Personal(plan, self.corpus.vocabulary.size, self.settings.play.seed)
+        if pretrained:
+            model.begin_with(pretrained.model)
+        return Game(self.corpus, self.settings.play, model)
+
+    def finish(self) -> Outcome:
+        """Play what is left, and say what came of it."""
+        checkpoints = Checkpoints(self.folder / "checkpoints")
+        with checkpoints.held():
+            game = self.new_game()
+            if found := checkpoints.latest():
+                game.restore(found)
+                say(f"Going on after round {game.played:,}.")
+            good = self._play(game, checkpoints)
+            if good is not None:
+                raise self._rescued(good, checkpoints)
+            trained = Trained(
+                game.model.eval(), self.corpus.vocabulary, self.corpus.users, self.card
+            )
+            save(trained, self.folder / "model", replace=True)
+            outcome = Outcome.of(self.folder, self.corpus, trained)
+            outcome.write(self.folder)
+        return outcome
+
+    def _play(self, game: Game, checkpoints: Checkpoints, until: int | None = None) -> int | None:
+        """All rounds that are left, or until so many are played.
+
+        Where a loss is not a finite number, returns after how many rounds all was still well.
+        """
+        log = Log(self.folder, game.played, game.stream.position)
+        written = time.monotonic()
+        with contextlib.closing(log), stop_requests() as request:
+            try:
+                for played in track(game.rounds(), len(game.stream), "playing", log.note):
+                    if not np.isfinite(played.paid.nats).all():
+                        return game.played - 2  # it was the round before that broke it
+                    log.add(game.played, played)
+                    if request.made or time.monotonic() - written >= self.card["checkpoint_every"]:
+                        self._keep(game, log, checkpoints)
+                        written = time.monotonic()
+                    if request.made:
+                        raise Stopped(
+                            f"Stopped after round {game.played:,}; "
+                            f"`firehose resume {self.folder}` goes on from there."
+                        )
+                    if game.played == until:
+                        break
+            except NotFinite:
+                return game.played
+            self._keep(game, log, checkpoints)
+        return None
+
+    def _keep(self, game: Game, log: "Log", checkpoints: Checkpoints) -> None:
+        log.flush()
+        checkpoints.write(game.played, game.state())
+
+    def _rescued(self, rounds: int, checkpoints: Checkpoints) -> FirehoseError:
+        """Leave a checkpoint of the last round that was good, by playing up to it once more."""
+        good = max(rounds, 0)
+        checkpoints.drop_after(good)
+        game = self.new_game()
+        if found := checkpoints.latest():
+            game.restore(found)
+        if game.played < good:
+            self._play(game, checkpoints, good)
+        return FirehoseError(
+            f"The loss of round {good + 1:,} is not a finite number; {self.folder / 'checkpoints'} "
+            f"has the state after round {good:,}. Play again with a lower rate (--set play.rate=…)."
+        )
+
+
+class Log:
+    """What is written as rounds come; cut to what a checkpoint knows when a run goes on."""
+
+    def __init__(self, folder: Path, rounds: int, posts: int) -> None:
+        self.lines = folder / "rounds.jsonl"
+        self.paid = folder / "paid.f32"
+        for path in (self.lines, self.paid):
+            path.touch()
+        kept = self.lines.read_bytes().splitlines(keepends=True)[:rounds]
+        self.lines.write_bytes(b"".join(kept))
+        with self.paid.open("r+b") as file:
+            file.truncate(posts * 4)
+        self.files: list[IO[bytes]] = [self.lines.open("ab"), self.paid.open("ab")]
+        told = [json.loads(line) for line in kept]
+        self.nats = sum(line["nats"] for line in told)
+        self.words = sum(line["words"] for line in told)
+        self.posts, self.begun = 0, time.monotonic()  # of this sitting
+
+    def add(self, number: int, played: Round) -> None:
+        """Write one down."""
+        lines, paid = self.files
+        line = json.dumps(describe(number, played))
+        lines.write(line.encode() + b"\n")
+        paid.write(played.paid.nats.astype("<f4").tobytes())
+        self.nats += float(played.paid.nats.sum())
+        self.words += int(played.paid.words.sum())
+        self.posts += len(played.batch)
+
+    def note(self) -> str:
+        """How things stand."""
+        pace = self.posts / (time.monotonic() - self.begun)
+        return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
+
+    def flush(self) -> None:
+        """Let it be seen, and survive."""
+        for file in self.files:
+            file.flush()
+
+    def close(self) -> None:
+        """No more."""
+        for file in self.files:
+            file.close()
+
+
+def describe(number: int, played: Round) -> dict[str, Any]:
+    """A round as plain values."""
+    steps = played.steps
+    return {
+        "round": number,
+        "posts": len(played.batch),
+        "words": int(played.paid.words.sum()),
+        "nats": float(played.paid.nats.sum()),
+        "released": played.released,
+        "taken": steps.taken,
+        "kept": steps.kept,
+        "tokens": steps.tokens,
+        "norm": steps.norm,
+        "losses": list(steps.losses),
+        "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
+    }
