@@ -51,13 +51,18 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
 
 @app.command()
-def resume(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+def resume(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    previous: Annotated[
+        bool, typer.Option(help="From the checkpoint before the newest, if that is damaged.")
+    ] = False,
+) -> None:
     """Go on with a run that was stopped or killed, to the same bits as if it never was."""
     from firehose.learning.run import resume as go_on
     from firehose.models.allocation import keep_memory
 
     keep_memory()
-    _report(go_on(run), run)
+    _report(go_on(run, previous), run)
 
 
 def _report(outcome: "Outcome", run: Path) -> None:

@@ -100,6 +100,13 @@ class Checkpoints:
         for newer in [each for each in self.numbers() if each > number]:
             shutil.rmtree(self._place(newer))
 
+    def drop_newest(self) -> None:
+        """Forget the newest one, if there is one before it."""
+        *earlier, newest = self.numbers() or [-1]
+        if not earlier:
+            raise FirehoseError(f"{self.folder} has no checkpoint before the newest.")
+        shutil.rmtree(self._place(newest))
+
     def remove(self) -> None:
         """The run is over, or to be begun again."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -109,7 +116,7 @@ class Checkpoints:
 
     def _damaged(self, place: Path, how: str) -> FirehoseError:
         return FirehoseError(
-            f"{place} is damaged: {how}; remove that folder to go on from the one before it, "
+            f"{place} is damaged: {how}; go on from the one before it with --previous, "
             "or begin again with --replace."
         )
 

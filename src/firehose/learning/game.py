@@ -39,6 +39,17 @@ class Clock:
         return result
 
 
+class Broken(ArithmeticError):  # noqa: N818
+    """The last round left a model whose predictions cost no finite number."""
+
+
+def sound(paid: Paid) -> Paid:
+    """What was paid, if it can be paid."""
+    if not np.isfinite(paid.nats).all():
+        raise Broken
+    return paid
+
+
 def play(
     stream: Iterable[Batch],
     model: Personal,
@@ -51,7 +62,7 @@ def play(
     model.train()
     for batch in stream:  # nature reveals contexts and users
         clock = Clock()
-        paid = clock("pay", model.pay(batch))  # predict, see the words, pay: before any learning
+        paid = clock("pay", sound(model.pay(batch)))  # predict, see the words, and pay at once
         released = clock("admit", optimizer.admit(batch, generator))
         steps = clock("descend", optimizer.descend(model, learner, released, memory, generator))
         clock("remember", memory.push(released, generator))

@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 import firehose
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, stop_requests
-from firehose.learning.game import Round
+from firehose.learning.game import Broken, Round
 from firehose.learning.outcome import Outcome
 from firehose.learning.parts import Game
 from firehose.learning.settings import Settings
@@ -75,8 +73,11 @@ def play(
     return run.finish()
 
 
-def resume(run: str | Path) -> Outcome:
-    """Go on with a run from its last checkpoint, to the same bits as if it never stopped."""
+def resume(run: str | Path, previous: bool = False) -> Outcome:
+    """Go on with a run from its last checkpoint, to the same bits as if it never stopped.
+
+    With ``previous``, from the one before it.
+    """
     folder = Path(run)
     card = read_run(folder)
     if (folder / "result.json").is_file():
@@ -85,6 +86,8 @@ def resume(run: str | Path) -> Outcome:
     if corpus.manifest.seal() != card["corpus_seal"]:
         raise FirehoseError(f"{corpus.path} is not the corpus that {folder} was begun with.")
     settings = Settings.of(card["settings"], str(folder / "run.json"))
+    if previous:
+        Checkpoints(folder / "checkpoints").drop_newest()
     return Run(folder, card, corpus, settings).finish()
 
 
@@ -160,8 +163,6 @@ class Run:
         with contextlib.closing(log), stop_requests() as request:
             try:
                 for played in track(game.rounds(), len(game.stream), "playing", log.note):
-                    if not np.isfinite(played.paid.nats).all():
-                        return game.played - 2  # it was the round before that broke it
                     log.add(game.played, played)
                     if request.made or time.monotonic() - written >= self.card["checkpoint_every"]:
                         self._keep(game, log, checkpoints)
@@ -175,6 +176,8 @@ class Run:
                         break
             except NotFinite:
                 return game.played
+            except Broken:
+                return game.played - 1
             self._keep(game, log, checkpoints)
         return None
 
