@@ -18,7 +18,7 @@ from firehose.models.decoding import Decoder
 from firehose.models.personal import Architecture, ModelPlan, Personal
 from firehose.models.store import Trained
 from firehose.models.users import NOBODY
-from firehose.writing import Sampling, choose, generate, knows, suggest
+from firehose.writing import Sampling, _Beginning, _wanted, choose, generate, knows, suggest
 from small_models import TINY, awake, batch_of
 
 WORDS = "the a of to and house home mouse water walking talking runs running 😀 #tag @me"
@@ -127,6 +127,23 @@ def test_spellings_that_only_together_are_probable_are_not_missed() -> None:
     expected = [0.22 * 0.8, 0.5 * 0.2 * 0.8, 0.08 * 0.8]
     assert [probability for _, probability in found] == pytest.approx(expected, abs=1e-6)
     assert [word for word, _ in suggest(model, PROMPT, None, k=2)] == ["the", "e"]
+
+
+def test_what_can_still_become_a_better_word_is_looked_into() -> None:
+    """“me” may gain what begins with “m” and what is “me” already: more than “home” has."""
+    opened = {
+        _Beginning(0.05, (1, 2), b" m"),
+        _Beginning(0.05, (1, 3), b" me"),
+        _Beginning(0.05, (1, 4), b" a"),
+        _Beginning(0.01, (1, 5), b" t"),
+    }
+    found = {b" the": 0.2, b" home": 0.08}
+    assert {beginning.spelling for beginning in _wanted(opened, found, k=2)} == {
+        b" m",
+        b" me",
+        b" t",  # may be another way to “the”
+    }
+    assert set(_wanted(opened, found, k=3)) == opened  # there may be a third word
 
 
 def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +272,7 @@ def test_a_beam_is_at_least_as_probable_as_greedy(
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 50), ends=st.floats(-3, 0), count=st.integers(1, 6))
+@given(seed=st.integers(0, 50), ends=st.floats(-3, 4), count=st.integers(1, 6))
 def test_a_wide_beam_finds_the_most_probable_texts_of_all(
     seed: int, ends: float, count: int
 ) -> None:

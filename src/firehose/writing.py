@@ -328,8 +328,8 @@ def _wanted(opened: Collection[_Beginning], found: dict[bytes, float], k: int) -
 
     A spelling can still gain what the beginnings have that it begins with, and no more.
     """
-    best = set(nlargest(k, found, key=found.__getitem__))
-    least = min(found[spelling] for spelling in best) if len(best) == k else 0.0
+    best = nlargest(k, found.values())
+    least = best[-1] if len(best) == k else 0.0
     open_at: defaultdict[bytes, float] = defaultdict(float)  # by spelling: several may be alike
     for beginning in opened:
         open_at[beginning.spelling] += beginning.probability
@@ -342,7 +342,7 @@ def _wanted(opened: Collection[_Beginning], found: dict[bytes, float], k: int) -
         if spelling in open_at:
             gain += open_at[spelling]
             chain.append((spelling, gain))
-        if spelling in best or found.get(spelling, 0.0) + gain > least:
+        if found.get(spelling, 0.0) + gain > least:
             wanted.update(start for start, _ in chain)
     return [beginning for beginning in opened if beginning.spelling in wanted]
 

@@ -2,6 +2,10 @@
 
 import itertools
 import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +14,8 @@ import torch
 from firehose.batch import Batch
 from firehose.learning.buffers import Buffer, make_buffer
 from firehose.learning.game import play
-from firehose.learning.learners import AGEM, LEARNERS, Learner, MixedReplay, OnlineOnly
+from firehose.learning.learners import AGEM, Learner, MixedReplay, OnlineOnly
+from firehose.learning.learners import LEARNERS as BUILT_IN
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
 from firehose.learning.slots import BufferPlan
 from firehose.models.adam import Adam
@@ -54,6 +59,18 @@ def flat(model: Personal) -> torch.Tensor:
     return torch.cat([*parts, model.users.vectors[: len(model.users)].flatten()])
 
 
+def from_the_docs() -> Callable[[int], Learner]:
+    """The learner that the page about learners shows."""
+    page = (Path(__file__).parents[2] / "docs" / "add-a-learner.md").read_text(encoding="utf-8")
+    found = re.search(r"```python title=\S+\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {}
+    exec(found[1], names)
+    made: Callable[[int], Learner] = names["HardFirst"]
+    return made
+
+
+LEARNERS: dict[str, Callable[[int], Learner]] = {**BUILT_IN, "from-the-docs": from_the_docs()}
 PAIRS = list(itertools.product(LEARNERS, ["online-gd", "congrad"]))
 
 
@@ -186,7 +203,7 @@ def test_adam_s_moments_go_back_if_asked(moments: bool) -> None:
     optimizer = congrad(model, moments=moments)
     generator = np.random.default_rng(0)
     optimizer.admit(stream()[0], generator)
-    optimizer.adam.rate = 1e6  # every step is a disaster
+    optimizer.adam.rate = 10.0  # every step is a disaster
     before = [moment.clone() for moment in optimizer.adam.moments()]
     rows = model.users.steps.clone()
     start = flat(model)
