@@ -180,7 +180,7 @@ samplings = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 50), user=st.integers(NOBODY, 8), sampling=samplings)
 def test_what_a_text_promises(seed: int, user: int, sampling: Sampling) -> None:
     model = trained(seed)

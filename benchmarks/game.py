@@ -1,0 +1,183 @@
+"""What a round costs, and what more users add to it: python benchmarks/game.py
+
+Rounds with few and many users, and of both optimizers, take turns; medians are printed.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import numpy as np
+
+from firehose.batch import Batch
+from firehose.learning.buffers import Buffer, make_buffer
+from firehose.learning.game import play
+from firehose.learning.learners import MixedReplay
+from firehose.learning.optimizers import ConGraD, OnlineGD
+from firehose.learning.settings import make_settings
+from firehose.learning.slots import BufferPlan
+from firehose.models.adam import Adam
+from firehose.models.allocation import keep_memory
+from firehose.models.gradient import Gradient
+from firehose.models.personal import Personal
+
+FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 8_000, 50
+LAPTOP = make_settings("laptop")
+
+
+def main() -> None:
+    """Print every ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="of which the medians are taken")
+    options = parser.parse_args()
+    keep_memory()
+    buffers(options.rounds)
+    games = {
+        (optimizer, users): Table(optimizer, users)
+        for optimizer in ("online-gd", "congrad")
+        for users in (FEW, MANY)
+    }
+    for number in range(options.rounds + 2):
+        for table in games.values():
+            table.play(np.random.default_rng(number), keep=number > 1)
+    for optimizer in ("online-gd", "congrad"):
+        few, many = (games[optimizer, users].seconds for users in (FEW, MANY))
+        ratio = statistics.median(b / a for a, b in zip(few, many, strict=True))
+        print(
+            f"{optimizer}: a round at {FEW:,} users {statistics.median(few) * 1e3:.0f} ms, "
+            f"at {MANY:,} users {ratio:.2f} ×"
+        )
+    pairs = zip(games["online-gd", FEW].seconds, games["congrad", FEW].seconds, strict=True)
+    print(f"congrad: {statistics.median(b / a for a, b in pairs):.2f} × online-gd, same steps")
+    for optimizer in ("online-gd", "congrad"):
+        shares = games[optimizer, FEW].others
+        print(f"{optimizer}: {statistics.median(shares):.1%} of a round is neither pass nor step")
+    weigh(games["congrad", MANY])
+
+
+class Table:
+    """A game at the laptop preset with so many users, who all have posted before."""
+
+    def __init__(self, optimizer: str, users: int) -> None:
+        playing = LAPTOP.play
+        self.users = users
+        self.model = Personal(LAPTOP.model, PIECES)
+        self.model.users.take(np.arange(users), learn=True)
+        self.memory = filled(BufferPlan(per_user=2), users, 2)
+        self.validation = filled(BufferPlan(per_user=1), users, 1)
+        adam = Adam(self.model, playing.rate)
+        self.learner = MixedReplay(playing.step_size)
+        self.optimizer = (
+            OnlineGD(adam, playing.steps)
+            if optimizer == "online-gd"
+            else ConGraD(adam, playing.steps, self.validation, playing.scored)
+        )
+        self.seconds: list[float] = []
+        self.others: list[float] = []  # the share of what is neither a pass nor a step
+
+    def play(self, generator: np.random.Generator, keep: bool) -> None:
+        """One round."""
+        batch = random_posts(generator, LAPTOP.play.posts, self.users)
+        parts = (self.model, self.learner, self.optimizer, self.memory, generator)
+        with passes_and_steps() as spent:
+            begin = time.perf_counter()
+            for _ in play([batch], *parts):
+                pass
+            whole = time.perf_counter() - begin
+        if keep:
+            self.seconds.append(whole)
+            self.others.append(1 - sum(spent) / whole)
+
+
+@contextmanager
+def passes_and_steps() -> Iterator[list[float]]:
+    """Time what goes through the model, and the optimizer's steps."""
+    spent: list[float] = []
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return work(*arguments, **named)
+            finally:
+                spent.append(time.perf_counter() - begin)
+
+        return call
+
+    places = [(Personal, "pay"), (Personal, "cost"), (Gradient, "of"), (Adam, "step")]
+    before = [(owner, name, owner.__dict__[name]) for owner, name in places]
+    for owner, name in places:
+        bound = getattr(owner, name)  # a class method is bound already, and stays so
+        setattr(owner, name, staticmethod(timed(bound)) if name == "of" else timed(bound))
+    try:
+        yield spent
+    finally:
+        for owner, name, original in before:
+            setattr(owner, name, original)
+
+
+def buffers(rounds: int) -> None:
+    """Push and sample with everybody's slots full."""
+    for strategy in ("fifo", "reservoir", "stratified", "stratified-reservoir"):
+        plan = BufferPlan.of({"strategy": strategy, "per_user": 2})
+        buffer = filled(plan, MANY, 2)
+        generator = np.random.default_rng(0)
+        seconds = []
+        for _ in range(20 * rounds):
+            batch = random_posts(generator, 128, MANY)
+            begin = time.perf_counter()
+            buffer.push(batch, generator)
+            buffer.sample(128, generator)
+            seconds.append(time.perf_counter() - begin)
+        middle = statistics.median(seconds) * 1e3
+        print(f"{strategy}: push 128 and sample 128 with {MANY:,} users: {middle:.2f} ms")
+
+
+def filled(plan: BufferPlan, users: int, posts: int) -> Buffer:
+    """A buffer with so many posts of every user."""
+    buffer = make_buffer(plan, TOKENS)
+    generator = np.random.default_rng(0)
+    for _ in range(posts):
+        for first in range(0, users, 100_000):
+            numbers = np.arange(first, min(first + 100_000, users))
+            buffer.push(posts_of(generator, numbers), generator)
+    return buffer
+
+
+def random_posts(generator: np.random.Generator, posts: int, users: int) -> Batch:
+    """Posts of random users."""
+    return posts_of(generator, generator.integers(0, users, posts))
+
+
+def posts_of(generator: np.random.Generator, users: Any) -> Batch:
+    """A post of 50 tokens for each user."""
+    posts = len(users)
+    return Batch(
+        generator.integers(0, PIECES, posts * TOKENS).astype(np.uint16),
+        np.arange(posts + 1) * TOKENS,
+        users.astype(np.int32),
+        np.zeros(posts, np.int64),
+        np.full(posts, 20, np.int32),
+    )
+
+
+def weigh(table: Table) -> None:
+    """Everything that is there for each user: posts, vector, Adam's moments, where they lie."""
+    arrays: list[Any] = []
+    for buffer in (table.memory, table.validation):
+        arrays += [*buffer.columns.rows.values()]
+        arrays += [value for value in vars(buffer).values() if isinstance(value, np.ndarray)]
+    users = table.model.users
+    arrays += [value for value in vars(users).values() if hasattr(value, "nbytes")]
+    size = sum(array.nbytes for array in arrays) / table.users
+    print(f"memory: {size / 1e3:.2f} kB a user, with 2 + 1 posts of {TOKENS} tokens")
+
+
+if __name__ == "__main__":
+    main()
