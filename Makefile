@@ -14,7 +14,7 @@ DEMO := demo
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(READY)  ## simulate a population, prepare its corpus, show what it looks like
+demo: $(READY)  ## simulate a population, play the game on its stream, compare
 	$(BIN)/firehose demo --out $(DEMO)
 
 test: $(READY)  ## run the tests

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firehose.data.vocab import Vocabulary as Vocabulary
     from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
+    from firehose.experiments.compare import compare as compare
     from firehose.learning.evaluate import evaluate as evaluate
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
@@ -47,6 +48,7 @@ _HOMES = {
     "Vocabulary": "firehose.data.vocab",
     "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
+    "compare": "firehose.experiments.compare",
     "evaluate": "firehose.learning.evaluate",
     "make_settings": "firehose.learning.settings",
     "offline": "firehose.learning.offline",

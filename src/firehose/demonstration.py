@@ -1,21 +1,53 @@
 """The main job from one end to the other, on a simulated stream."""
 
+import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
 from firehose.data.prepare import HERE, Execution, prepare
-from firehose.data.stats import Statistics, describe
-from firehose.data.stats_figures import write
-from firehose.progress import announce
+from firehose.data.stats import describe
+from firehose.data.stats_figures import write as write_statistics
+from firehose.experiments.compare import Comparison, compare
+from firehose.experiments.compare import write as write_comparison
+from firehose.learning.run import play
+from firehose.learning.settings import make_settings
+from firehose.progress import announce, say
+
+PAIRS = (
+    ("mixed-replay", "congrad"),
+    ("mixed-replay", "online-gd"),
+    ("online-only", "online-gd"),
+    ("replay-only", "online-gd"),
+)
 
 
-def demo(out: str | Path, execution: Execution = HERE) -> tuple[Corpus, Statistics, Path]:
-    """Simulate a population, prepare its corpus, describe it, and draw the page about it."""
+class Demonstration(NamedTuple):
+    """What the demo made."""
+
+    corpus: Corpus
+    comparison: Comparison
+    statistics_page: Path
+    page: Path
+
+
+def demo(out: str | Path, execution: Execution = HERE) -> Demonstration:
+    """Simulate a population, prepare its corpus, play the game four ways, and compare them."""
     folder = Path(out)
     plan = make_plan(source="nature", vocabulary={"size": 2_000})
     (corpus,) = prepare(plan, folder / "nature", execution, replace=True).corpora
-    statistics = describe(corpus)
+    runs = []
+    for learner, optimizer in PAIRS:
+        run = folder / "runs" / f"{learner}-{optimizer}"
+        shutil.rmtree(run, ignore_errors=True)
+        say(f"{learner} × {optimizer}")
+        settings = make_settings("demo", play={"learner": learner, "optimizer": optimizer})
+        play(corpus, run, settings)
+        runs.append(run)
+    comparison = compare(runs)
+    command = f"firehose demo --out {out}"
     with announce("drawing"):
-        page, *_ = write(statistics, folder / "stats", f"firehose demo --out {out}")
-    return corpus, statistics, page
+        statistics, *_ = write_statistics(describe(corpus), folder / "stats", command)
+        page, *_ = write_comparison(comparison, folder / "game", command)
+    return Demonstration(corpus, comparison, statistics, page)

@@ -32,18 +32,18 @@ def demo(
     out: Annotated[Path, typer.Option(help="A folder for what the demo makes.")] = Path("demo"),
     workers: Workers = CORES,
 ) -> None:
-    """Simulate a population, prepare its corpus, and show what it looks like."""
+    """Simulate a population, play the game on its stream four ways, and compare them."""
     from firehose.data.prepare import Execution
-    from firehose.data.stats import tables
     from firehose.demonstration import demo
+    from firehose.models.allocation import keep_memory
+    from firehose.page import terminal
 
-    corpus, statistics, page = demo(out, Execution(workers))
-    show(*tables(statistics))
-    floor = (corpus.manifest.floor or {})["test"]
+    keep_memory()
+    made = demo(out, Execution(workers))
     show(
-        f"No learner can reach a word perplexity below {floor.personalized:.1f} on the test posts; "
-        f"without knowing the user, none below {floor.agnostic:.1f}.",
-        f"The corpus is {corpus.path}; look at {page}",
+        terminal(made.comparison.table()),
+        f"The corpus is {made.corpus.path}; {made.statistics_page} tells about it.",
+        f"Look at {made.page}",
     )
 
 

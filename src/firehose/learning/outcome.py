@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firehose.data.corpus import Corpus, Split
+from firehose.errors import FirehoseError
 from firehose.figures import write_whole
 from firehose.learning.evaluate import by_user
 from firehose.learning.metrics import (
@@ -72,6 +73,21 @@ class Outcome:
             kept=np.bincount([line["kept"] for line in rounds]).tolist(),
             compute=_compute(rounds),
         )
+
+    @classmethod
+    def read(cls, folder: Path) -> "Outcome":
+        """What a run that is over has left."""
+        file = folder / "result.json"
+        if not file.is_file():
+            raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
+        found = json.loads(file.read_text(encoding="utf-8"))
+        for name in ("online", "test"):
+            found[name] = Slice(**found[name])
+        for name in ("cold_start", "after_silence", "by_activity"):
+            found[name] = [Slice(**part) for part in found[name]]
+        found["curve"] = Curve(**{k: np.array(v) for k, v in found["curve"].items()})
+        found["retention"] = Retention(**{k: np.array(v) for k, v in found["retention"].items()})
+        return cls(**found)
 
     def public(self) -> dict[str, Any]:
         """As plain values."""

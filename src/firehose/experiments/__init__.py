@@ -1,0 +1,1 @@
+"""Runs beside each other: tables, figures, pages."""

@@ -1,0 +1,132 @@
+"""Runs beside each other: one page with their tables and curves."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from firehose.data.corpus import Corpus, Floor
+from firehose.errors import FirehoseError
+from firehose.experiments.curves import FIGURES
+from firehose.figures import render, save, write_whole
+from firehose.learning.outcome import Outcome
+from firehose.learning.run import read_run
+from firehose.page import Block, Figure, Heading, Paragraph, Table, many, page
+
+
+class Played(NamedTuple):
+    """A run that is over."""
+
+    name: str
+    learner: str
+    optimizer: str
+    outcome: Outcome
+
+
+class Comparison(NamedTuple):
+    """Runs on one corpus."""
+
+    corpus: str
+    users: int
+    posts: int
+    floors: dict[str, Floor]  # the best possible, where the true model is known
+    runs: list[Played]
+
+    def table(self) -> Table:
+        """What each run came to."""
+        rows = [
+            [
+                run.name,
+                f"{run.outcome.online.perplexity:.1f}",
+                f"{run.outcome.test.perplexity:.1f}",
+                f"{run.outcome.test.low:.1f} – {run.outcome.test.high:.1f}",
+                f"{run.outcome.compute['gradient steps']:,.0f}",
+                f"{_seconds(run.outcome):,.0f}",
+            ]
+            for run in self.runs
+        ]
+        for name, row in (
+            ("personalized", "best possible, knowing the user"),
+            ("agnostic", "best possible, not knowing the user"),
+        ):
+            if self.floors:
+                online, test = (getattr(self.floors[split], name) for split in ("train", "test"))
+                rows.append([row, f"{online:.1f}", f"{test:.1f}", "", "", ""])
+        heads = ["", "online", "test", "95 % of samples of users", "gradient steps", "seconds"]
+        return Table(heads, rows)
+
+
+def compare(runs: Sequence[str | Path]) -> Comparison:
+    """Read runs that are over; they must have been played on the same corpus."""
+    cards = [read_run(Path(run)) for run in runs]
+    for run, card in zip(runs, cards, strict=True):
+        if card["corpus_seal"] != cards[0]["corpus_seal"]:
+            raise FirehoseError(f"{run} was played on another corpus than {runs[0]}.")
+    corpus = Corpus(cards[0]["corpus"])
+    played = []
+    for run, card in zip(runs, cards, strict=True):
+        playing = card["settings"]["play"]
+        name = f"{playing['learner']} × {playing['optimizer']}"
+        played.append(
+            Played(name, playing["learner"], playing["optimizer"], Outcome.read(Path(run)))
+        )
+    names = [run.name for run in played]
+    if len(set(names)) < len(names):  # then what differs is not to be seen from the parts
+        played = [p._replace(name=Path(r).name) for p, r in zip(played, runs, strict=True)]
+    posts = corpus.manifest.posts["train"]
+    return Comparison(
+        corpus.name, corpus.manifest.users, posts, corpus.manifest.floor or {}, played
+    )
+
+
+def write(found: Comparison, out: Path, command: str) -> list[Path]:
+    """Write index.html, and each figure as PNG and SVG; each file whole."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FirehoseError(f"Cannot write into {out}: {error.strerror}.") from None
+    drawn = {name: draw(found) for name, (draw, _, _) in FIGURES.items()}
+    blocks: list[Block] = [
+        Heading("What each run came to"),
+        Paragraph(
+            "Word perplexity. Online: what every batch cost when it came, before anything was "
+            "learned from it. Test: held-out posts, under the final model."
+        ),
+        found.table(),
+        Heading("Through time, and back"),
+    ]
+    for name, (_, description, caption) in FIGURES.items():
+        blocks.append(Figure(render(drawn[name], "svg").decode(), caption, description))
+    blocks += [Heading("Slices"), *_slices(found)]
+    summary = (
+        f"{many(len(found.runs), 'run')} on a stream of {many(found.posts, 'post')} by "
+        f"{many(found.users, 'user')}."
+    )
+    content = page(f"The game on {found.corpus}", summary, blocks, command)
+    paths = [out / "index.html"]
+    write_whole(paths[0], content.encode())
+    for name, figure in drawn.items():
+        paths += save(figure, out / name)
+    return paths
+
+
+def _slices(found: Comparison) -> list[Block]:
+    titles: dict[str, str] = {
+        "after_silence": "Online perplexity by the time since the user's last post",
+        "by_activity": "Online perplexity by how much the user writes, the quietest first",
+    }
+    return [_slice_table(found, name, title) for name, title in titles.items()]
+
+
+def _slice_table(found: Comparison, name: str, title: str) -> Table:
+    slices: list[dict[str, Any]] = [
+        {part.name: part for part in getattr(run.outcome, name)} for run in found.runs
+    ]
+    rows = [
+        [key, f"{part.posts:,}", *(f"{each[key].perplexity:.1f}" for each in slices)]
+        for key, part in slices[0].items()
+    ]
+    return Table(["", "posts", *(run.name for run in found.runs)], rows, title)
+
+
+def _seconds(outcome: Outcome) -> float:
+    return sum(value for name, value in outcome.compute.items() if name.startswith("seconds"))

@@ -1,0 +1,193 @@
+"""The figures of a game: online fit, retention, steps kept, cold start."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
+
+from firehose.figures import (
+    AMBER,
+    BLUE,
+    GREEN,
+    INK,
+    LINE,
+    MUTED,
+    PURPLE,
+    RAMP,
+    VERMILION,
+    above,
+    blank,
+    compact,
+    note,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from firehose.experiments.compare import Comparison
+
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, AMBER, INK)
+KNOWN = ("mixed-replay", "online-only", "replay-only", "a-gem")  # always in the same colour
+DASHED = (0, (3, 1.6))
+
+
+def looks(found: "Comparison") -> list[tuple[str, object]]:
+    """Colour and line of each run: the colour is the learner's, Online GD is dashed."""
+    if len({(run.learner, run.optimizer) for run in found.runs}) < len(found.runs):
+        return [(COLOURS[n % len(COLOURS)], "-") for n in range(len(found.runs))]
+    learners = sorted({run.learner for run in found.runs} - set(KNOWN))
+    colour = dict(zip([*KNOWN, *learners], COLOURS * 9, strict=False))
+    return [
+        (colour[run.learner], DASHED if run.optimizer == "online-gd" else "-") for run in found.runs
+    ]
+
+
+@styled
+def online_fit(found: "Comparison") -> Figure:
+    """What the next batch cost, as the stream went on."""
+    figure, axes = _axes(found)
+    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+        curve = run.outcome.curve
+        smooth = _smooth(np.log(curve.windowed))
+        axes.plot(curve.posts, np.exp(smooth), color=colour, linestyle=line)
+    _perplexity(axes)
+    for name, value in _floors(found):
+        axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+        note(axes, name, ((1, value), ("axes fraction", "data")), (0, 2.5), ha="right")
+    axes.set_xlabel("posts seen")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    return figure
+
+
+@styled
+def retention(found: "Comparison") -> Figure:
+    """What the final model pays for the past."""
+    figure, axes = _axes(found)
+    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+        past = run.outcome.retention
+        axes.plot(past.days / 365.25, past.bucket, color=colour, linestyle=line)
+    _perplexity(axes)
+    axes.invert_xaxis()
+    axes.set_xlabel("years before the end of the stream")
+    return figure
+
+
+@styled
+def cold_start(found: "Comparison") -> Figure:
+    """How fast a new user becomes known."""
+    figure, axes = _axes(found)
+    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+        parts = [part for part in run.outcome.cold_start if part.name.isdigit()]
+        numbers = [int(part.name) for part in parts]
+        values = [part.perplexity for part in parts]
+        axes.plot(numbers, values, color=colour, linestyle=line, marker="o", markersize=2.5)
+    _perplexity(axes)
+    axes.set_xlabel("a user's first post, second post, …")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+@styled
+def steps_kept(found: "Comparison") -> Figure:
+    """How many of the steps of a round ConGraD keeps."""
+    figure = blank(0.7 + 0.3 * max(len(found.runs), 2))
+    axes = figure.add_subplot()
+    most = max(len(run.outcome.kept) for run in found.runs)
+    colours = [RAMP[round(n * (len(RAMP) - 1) / max(most - 1, 1))] for n in range(most)]
+    for row, run in enumerate(found.runs):
+        shares = np.array(run.outcome.kept, float) / sum(run.outcome.kept)
+        for kept, (share, left) in enumerate(zip(shares, np.cumsum(shares) - shares, strict=True)):
+            axes.barh(row, share, 0.62, left, color=colours[kept])
+    axes.set_yticks(range(len(found.runs)), [run.name for run in found.runs])
+    axes.set_ylim(len(found.runs) - 0.4, -0.6)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    axes.set_xlabel("share of the rounds")
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    handles = [Line2D([], [], linestyle="", marker="s", color=colour) for colour in colours]
+    names = [str(n) for n in range(most - 1)] + [f"{most - 1} steps kept"]
+    above(axes, names, handles, MUTED)
+    return figure
+
+
+def _axes(found: "Comparison") -> tuple[Figure, Axes]:
+    rows = -(-len(found.runs) // 2)
+    figure = blank(2.7 + 0.16 * rows)
+    axes = figure.add_subplot()
+    handles = [Line2D([], [], color=colour, linestyle=line) for colour, line in looks(found)]  # type: ignore[arg-type]
+    axes.legend(
+        handles,
+        [run.name for run in found.runs],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.3,
+        borderpad=0,
+        ncols=2,
+        handlelength=1.8,
+        columnspacing=1.6,
+        labelcolor=INK,
+    )
+    axes.grid(axis="y")
+    return figure, axes
+
+
+def _perplexity(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, places=0)))
+    low, high = axes.get_ylim()
+    if high / low < 30:  # powers of ten would be too few
+        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: compact(value, places=0)))
+        axes.tick_params(axis="y", which="minor", labelsize=8, labelcolor=MUTED, color=LINE)
+    else:
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("word perplexity (logarithmic)")
+
+
+def _floors(found: "Comparison") -> list[tuple[str, float]]:
+    if not found.floors:
+        return []
+    floor = found.floors["train"]
+    return [
+        ("best possible, not knowing the user", floor.agnostic),
+        ("best possible, knowing the user", floor.personalized),
+    ]
+
+
+def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
+    """The mean of each value and its neighbours; fewer of them at the ends."""
+    kernel = np.ones(min(width, len(values)))
+    weight = np.convolve(np.ones(len(values)), kernel, mode="same")
+    smooth: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / weight
+    return smooth
+
+
+Draw = Callable[["Comparison"], Figure]
+FIGURES: dict[str, tuple[Draw, str, str]] = {
+    "online-fit": (
+        online_fit,
+        "Perplexity of the next batch against the posts seen so far, a curve for each run",
+        "Online fit: what the next batch cost before it was learned from, averaged over a few "
+        "hundredths of the stream. Solid: ConGraD, dashed: Online GD.",
+    ),
+    "retention": (
+        retention,
+        "Perplexity of the final model on posts of the past, against their age",
+        "Retention: what the final model pays for a sample of the posts it has seen, against how "
+        "long ago they came; the newest are on the right.",
+    ),
+    "cold-start": (
+        cold_start,
+        "Perplexity on the first, second, … post of each user",
+        "Cold start: what the first posts of a user cost when they came, over all users.",
+    ),
+    "steps-kept": (
+        steps_kept,
+        "Shares of the rounds by the number of steps that were kept",
+        "Steps kept. Online GD keeps all it takes; ConGraD goes back to what was best on posts "
+        "that were held back.",
+    ),
+}
