@@ -258,3 +258,27 @@ def test_it_begins_with_the_model_it_is_given(tmp_path: Path, small_corpus: Corp
     play(small_corpus, tmp_path / "second", make_settings(assignments=ASSIGNMENTS[-6:]), start)
     paid = np.fromfile(tmp_path / "second/paid.f32", "<f4")[:6]
     assert paid == pytest.approx(expected.nats, rel=1e-5)
+
+
+def test_tensorboard_shows_every_round_once(
+    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rounds = Game.rounds
+
+    def interrupted(self: Game) -> Iterator[Round]:
+        for played in rounds(self):
+            if self.played == 4:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield played
+
+    monkeypatch.setattr(Game, "rounds", interrupted)
+    with pytest.raises(Stopped):
+        play(small_corpus, tmp_path / "run", tiny(), tensorboard=True)
+    outcome = resume(tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    values = events.Scalars("perplexity/so far")
+    assert [value.step for value in values] == list(range(1, int(outcome.compute["rounds"]) + 1))
+    assert values[-1].value == pytest.approx(outcome.online.perplexity, rel=1e-4)

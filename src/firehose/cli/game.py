@@ -32,6 +32,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     assignments: Assignments = None,
     replace: Replace = False,
     checkpoint_every: Every = 300,
+    tensorboard: Annotated[bool, typer.Option(help="Write curves for TensorBoard, too.")] = False,
 ) -> None:
     """Play the game on a corpus: predict each batch, pay for it, and only then learn from it.
 
@@ -47,7 +48,8 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     told = {"learner": learner, "optimizer": optimizer, "steps": steps, "hours": hours}
     tables = given({"play": told | {"seed": seed}})
     settings = make_settings(recipe, assignments or (), **tables)
-    _report(begin(corpus, out, settings, start, checkpoint_every, replace), out)
+    outcome = begin(corpus, out, settings, start, checkpoint_every, replace, tensorboard)
+    _report(outcome, out)
 
 
 @app.command()

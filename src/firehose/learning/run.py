@@ -7,25 +7,26 @@
       rounds.jsonl   a line for each round, as they come
       paid.f32       what each post of the stream cost when it came, in nats
       checkpoints/   the state of everything, the newest two
+      tensorboard/   the same rounds as curves, if asked for
       model/         the final model, when it is over
       result.json    what came of it; rounds.parquet: the rounds as a table
 """
 
 import contextlib
 import json
-import math
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import firehose
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, stop_requests
-from firehose.learning.game import Broken, Round
+from firehose.learning.game import Broken
+from firehose.learning.log import Log
 from firehose.learning.outcome import Outcome
 from firehose.learning.parts import Game
 from firehose.learning.settings import Settings
@@ -44,6 +45,7 @@ def play(
     start: str | Path | None = None,
     checkpoint_every: float = 300,
     replace: bool = False,
+    tensorboard: bool = False,
 ) -> Outcome:
     """Play a whole stream, beginning with a pretrained model if one is named."""
     folder, opened = Path(out), corpus if isinstance(corpus, Corpus) else Corpus(corpus)
@@ -57,6 +59,7 @@ def play(
         "start_seal": None if start is None else read_card(Path(start)).files[WEIGHTS].sha256,
         "settings": settings.public(),
         "checkpoint_every": checkpoint_every,
+        "tensorboard": tensorboard,
     }
     run = Run(folder, card, opened, settings)
     run.new_game()  # or say what is wrong with it before anything is written
@@ -158,7 +161,7 @@ class Run:
 
         Where a loss is not a finite number, returns after how many rounds all was still well.
         """
-        log = Log(self.folder, game.played, game.stream.position)
+        log = Log(self.folder, game.played, game.stream.position, self.card["tensorboard"])
         written = time.monotonic()
         with contextlib.closing(log), stop_requests() as request:
             try:
@@ -181,7 +184,7 @@ class Run:
             self._keep(game, log, checkpoints)
         return None
 
-    def _keep(self, game: Game, log: "Log", checkpoints: Checkpoints) -> None:
+    def _keep(self, game: Game, log: Log, checkpoints: Checkpoints) -> None:
         log.flush()
         checkpoints.write(game.played, game.state())
 
@@ -198,65 +201,3 @@ class Run:
             f"The loss of round {good + 1:,} is not a finite number; {self.folder / 'checkpoints'} "
             f"has the state after round {good:,}. Play again with a lower rate (--set play.rate=…)."
         )
-
-
-class Log:
-    """What is written as rounds come; cut to what a checkpoint knows when a run goes on."""
-
-    def __init__(self, folder: Path, rounds: int, posts: int) -> None:
-        self.lines = folder / "rounds.jsonl"
-        self.paid = folder / "paid.f32"
-        for path in (self.lines, self.paid):
-            path.touch()
-        kept = self.lines.read_bytes().splitlines(keepends=True)[:rounds]
-        self.lines.write_bytes(b"".join(kept))
-        with self.paid.open("r+b") as file:
-            file.truncate(posts * 4)
-        self.files: list[IO[bytes]] = [self.lines.open("ab"), self.paid.open("ab")]
-        told = [json.loads(line) for line in kept]
-        self.nats = sum(line["nats"] for line in told)
-        self.words = sum(line["words"] for line in told)
-        self.posts, self.begun = 0, time.monotonic()  # of this sitting
-
-    def add(self, number: int, played: Round) -> None:
-        """Write one down."""
-        lines, paid = self.files
-        line = json.dumps(describe(number, played))
-        lines.write(line.encode() + b"\n")
-        paid.write(played.paid.nats.astype("<f4").tobytes())
-        self.nats += float(played.paid.nats.sum())
-        self.words += int(played.paid.words.sum())
-        self.posts += len(played.batch)
-
-    def note(self) -> str:
-        """How things stand."""
-        pace = self.posts / (time.monotonic() - self.begun)
-        return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
-
-    def flush(self) -> None:
-        """Let it be seen, and survive."""
-        for file in self.files:
-            file.flush()
-
-    def close(self) -> None:
-        """No more."""
-        for file in self.files:
-            file.close()
-
-
-def describe(number: int, played: Round) -> dict[str, Any]:
-    """A round as plain values."""
-    steps = played.steps
-    return {
-        "round": number,
-        "posts": len(played.batch),
-        "words": int(played.paid.words.sum()),
-        "nats": float(played.paid.nats.sum()),
-        "released": played.released,
-        "taken": steps.taken,
-        "kept": steps.kept,
-        "tokens": steps.tokens,
-        "norm": steps.norm,
-        "losses": list(steps.losses),
-        "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
-    }
