@@ -14,6 +14,12 @@ PIECES = 23
 PERSONAL: list[Architecture] = ["encoder", "decoder", "adapters"]
 
 
+SIZES = ["layers=1", "d_model=8", "heads=2", "d_head=4", "d_inner=16"]
+TINY_MODEL = [f"model.shape.{size}" for size in SIZES] + ["model.mlp=4", "model.d_user=4"]
+GAME = ["posts=6", "step_size=4", "rate=0.01", "warmup=3", "steps=2", "memory.per_user=2"]
+TINY_GAME = TINY_MODEL + [f"play.{setting}" for setting in GAME]
+
+
 def batch_of(posts: list[list[int]], users: list[int] | None = None) -> Batch:
     lengths = [len(post) for post in posts]
     return Batch(

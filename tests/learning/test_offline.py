@@ -18,14 +18,13 @@ from firehose.learning.offline import Fit, offline, pretrain
 from firehose.learning.scoring import costs
 from firehose.learning.settings import Settings, Training, make_settings
 from firehose.models.store import load
+from small_models import TINY_MODEL
 
-SIZES = ["layers=1", "d_model=8", "heads=2", "d_head=4", "d_inner=16"]
-TINY = [f"model.shape.{size}" for size in SIZES] + ["model.mlp=4", "model.d_user=4"]
 RATES = [f"{table}.{key}" for table in ("pretrain", "offline") for key in ("rate=0.01", "warmup=4")]
 
 
 def tiny(*assignments: str) -> Settings:
-    return make_settings(assignments=[*TINY, *RATES, *assignments])
+    return make_settings(assignments=[*TINY_MODEL, *RATES, *assignments])
 
 
 def weights(model: Path) -> dict[str, torch.Tensor]:
@@ -121,7 +120,7 @@ def test_killed_and_begun_again_it_ends_with_the_same_bits(
     tmp_path: Path, small_corpus: Corpus
 ) -> None:
     command = [sys.executable, "-m", "firehose", "offline", str(small_corpus.path)]
-    options = [*TINY, *RATES, "offline.epochs=40", "offline.posts=4", "offline.patience=40"]
+    options = [*TINY_MODEL, *RATES, "offline.epochs=40", "offline.posts=4", "offline.patience=40"]
     command += [part for option in options for part in ("--set", option)]
     command += ["--checkpoint-every", "0"]
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)

@@ -26,15 +26,11 @@ from firehose.learning.parts import Game
 from firehose.learning.run import play, resume
 from firehose.learning.settings import Settings, make_settings
 from firehose.models.store import load
-
-SIZES = ["layers=1", "d_model=8", "heads=2", "d_head=4", "d_inner=16"]
-TINY = [f"model.shape.{size}" for size in SIZES] + ["model.mlp=4", "model.d_user=4"]
-GAME = ["posts=6", "step_size=4", "rate=0.01", "warmup=3", "steps=2", "memory.per_user=2"]
-ASSIGNMENTS = TINY + [f"play.{setting}" for setting in GAME]
+from small_models import TINY_GAME
 
 
 def tiny(*more: str) -> Settings:
-    return make_settings(assignments=[*ASSIGNMENTS, *more])
+    return make_settings(assignments=[*TINY_GAME, *more])
 
 
 def left_behind(run: Path) -> dict[str, object]:
@@ -109,7 +105,7 @@ def test_every_buffer_survives(
 ) -> None:
     buffer = {"strategy": strategy, limit: 5 if limit == "posts" else 2}
     values = {"memory": buffer, "validation": buffer, "moments": True}
-    game = [part for part in ASSIGNMENTS if "memory" not in part]
+    game = [part for part in TINY_GAME if "memory" not in part]
     settings = make_settings(assignments=game, play=values)
     play(small_corpus, tmp_path / "whole", settings)
     rounds = Game.rounds
@@ -131,7 +127,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(
     tmp_path: Path, small_corpus: Corpus
 ) -> None:
     arguments = [str(small_corpus.path), "--checkpoint-every", "0"]
-    arguments += [part for setting in ASSIGNMENTS for part in ("--set", setting)]
+    arguments += [part for setting in TINY_GAME for part in ("--set", setting)]
     command = [sys.executable, "-m", "firehose"]
     subprocess.run(
         [*command, "play", *arguments, "--out", str(tmp_path / "whole")],
@@ -255,7 +251,7 @@ def test_it_begins_with_the_model_it_is_given(tmp_path: Path, small_corpus: Corp
     play(small_corpus, tmp_path / "first", tiny("model.architecture=agnostic"))
     start = tmp_path / "first/model"
     expected = load(start, small_corpus).model.pay(small_corpus.splits["train"].between(0, 6))
-    play(small_corpus, tmp_path / "second", make_settings(assignments=ASSIGNMENTS[-6:]), start)
+    play(small_corpus, tmp_path / "second", make_settings(assignments=TINY_GAME[-6:]), start)
     paid = np.fromfile(tmp_path / "second/paid.f32", "<f4")[:6]
     assert paid == pytest.approx(expected.nats, rel=1e-5)
 
