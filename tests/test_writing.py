@@ -26,7 +26,7 @@ VOCABULARY = Vocabulary.train([(word, 100 - n) for n, word in enumerate(WORDS.sp
 EOT = VOCABULARY.eot
 ID = {VOCABULARY._processor.id_to_piece(n): n for n in range(VOCABULARY.size)}
 BEGIN, CONTINUE = ("▁", "▁the", "▁a", "▁home"), ("a", "me", "m", "e", "<URL>", "<0x61>")
-FORBIDDEN = ("<unk>", "<SOT>")
+FORBIDDEN = ("<unk>", "<SOT>", "<0x1B>")
 NAMES = [f"user{number}" for number in range(9)]
 PROMPT = "the house"
 

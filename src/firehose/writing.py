@@ -1,5 +1,6 @@
 """Text and suggestions for one user: how they would go on from a prompt."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
@@ -26,6 +27,7 @@ ROWS = 64  # texts, or beginnings of words, that are read side by side
 LEAST = 1e-7  # a beginning of a word that is less probable is let go
 MOST = 512  # beginnings of words that are looked into for one suggestion
 NEVER = float("-inf")
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")  # no word has one, and a terminal would obey it
 
 
 class Sampling(Section):
@@ -165,7 +167,7 @@ class _Beginning(NamedTuple):
 class _Pieces(NamedTuple):
     """What the pieces of a vocabulary are, each ``[pieces]``."""
 
-    never: Tensor  # not for writing: <SOT>, unknown, control pieces
+    never: Tensor  # not for writing: <SOT>, unknown, control pieces, control characters
     begins: Tensor  # the first of a word
     continues: Tensor  # a later one of a word
     spelling: tuple[bytes, ...]
@@ -183,20 +185,24 @@ class _Pieces(NamedTuple):
 @lru_cache(maxsize=4)
 def _pieces(vocabulary: Vocabulary) -> _Pieces:
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
-    numbers = range(vocabulary.size)
-    names = [processor.id_to_piece(number) for number in numbers]
-    special = (processor.is_control, processor.is_unknown, processor.is_unused)
-    never = torch.tensor([any(is_so(number) for is_so in special) for number in numbers])
-    never[vocabulary.sot], never[vocabulary.eot] = True, False
-    begins = torch.tensor([name.startswith("▁") for name in names]) & ~never
-    continues = ~begins & ~never
-    continues[vocabulary.eot] = False
+    names = [processor.id_to_piece(number) for number in range(vocabulary.size)]
     spelling = tuple(
         bytes([int(name[3:5], 16)])  # <0x2A>
         if processor.is_byte(number)
         else name.replace("▁", " ").encode()
         for number, name in enumerate(names)
     )
+    special = (processor.is_control, processor.is_unknown, processor.is_unused)
+    never = torch.tensor(
+        [
+            any(is_so(number) for is_so in special) or _CONTROL.search(letters) is not None
+            for number, letters in enumerate(spelling)
+        ]
+    )
+    never[vocabulary.sot], never[vocabulary.eot] = True, False
+    begins = torch.tensor([name.startswith("▁") for name in names]) & ~never
+    continues = ~begins & ~never
+    continues[vocabulary.eot] = False
     return _Pieces(never, begins, continues, spelling)
 
 
