@@ -27,7 +27,7 @@ ROWS = 64  # texts, or beginnings of words, that are read side by side
 LEAST = 1e-7  # a beginning of a word that is less probable is let go
 MOST = 512  # beginnings of words that are looked into for one suggestion
 NEVER = float("-inf")
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")  # no word has one, and a terminal would obey it
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")  # a terminal would obey them
 
 
 class Sampling(Section):

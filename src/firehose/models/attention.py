@@ -8,7 +8,6 @@ Forward and backward are written by hand as one operation: what autograd would r
 few dozen passes over the same numbers, for products so small that the passes cost more.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -83,33 +82,27 @@ class Grid:
             self._rows[parts, heads] = Rows(every, back, is_padding.nonzero().flatten())
         return self._rows[parts, heads]
 
-    def lay(self, vectors: Tensor, parts: int, heads: int) -> list[Tensor]:
-        """``[tokens, parts · heads · d]`` to ``[parts, heads, posts, width, d]`` for each group."""
-        d = vectors.shape[-1] // (parts * heads)
-        laid = vectors.reshape(-1, d).index_select(0, self.rows(parts, heads).into)
+    def blocks(self, laid: Tensor, parts: int, heads: int) -> list[Tensor]:
+        """``[on the grids, d]`` as ``[parts, heads, posts, width, d]`` for each group."""
         sizes = [parts * heads * group.posts * group.width for group in self.groups]
         return [
-            block.view(parts, heads, *group, d)
+            block.view(parts, heads, *group, -1)
             for block, group in zip(laid.split(sizes), self.groups, strict=True)
         ]
 
-    def take(self, blocks: Sequence[Tensor], parts: int, heads: int) -> Tensor:
-        """The way back; what is on padding is left there."""
-        d = blocks[0].shape[-1]
-        laid = torch.cat([block.reshape(-1, d) for block in blocks])
-        taken = laid.index_select(0, self.rows(parts, heads).back)
-        return taken.view(-1, parts * heads * d)
+    def lay(self, vectors: Tensor, parts: int, heads: int) -> Tensor:
+        """``[tokens, parts · heads · d]`` to ``[on the grids, d]``."""
+        d = vectors.shape[-1] // (parts * heads)
+        return vectors.reshape(-1, d).index_select(0, self.rows(parts, heads).into)
 
-    def lay_slopes(self, slopes: Tensor, heads: int) -> list[Tensor]:
+    def lay_slopes(self, slopes: Tensor, heads: int) -> Tensor:
         """As ``lay`` with one part, but zero on padding: nothing is to be learned there."""
-        d = slopes.shape[-1] // heads
-        rows = self.rows(1, heads)
-        laid = slopes.reshape(-1, d).index_select(0, rows.into).index_fill_(0, rows.padding, 0)
-        sizes = [heads * group.posts * group.width for group in self.groups]
-        return [
-            block.view(heads, *group, d)
-            for block, group in zip(laid.split(sizes), self.groups, strict=True)
-        ]
+        return self.lay(slopes, 1, heads).index_fill_(0, self.rows(1, heads).padding, 0)
+
+    def take(self, laid: Tensor, parts: int, heads: int) -> Tensor:
+        """The way back; what is on padding is left there."""
+        taken = laid.index_select(0, self.rows(parts, heads).back)
+        return taken.view(-1, parts * heads * laid.shape[-1])
 
 
 def attend(
@@ -137,28 +130,33 @@ class _Attend(torch.autograd.Function):
         drop: Dropout,
     ) -> Tensor:
         heads = len(far)
-        found, kept = [], []
-        for block in grid.lay(mixed, 3, heads):
+        laid = grid.lay(mixed, 3, heads)
+        found = laid.new_empty(len(laid) // 3, laid.shape[1])
+        blocks = zip(grid.blocks(laid, 3, heads), grid.blocks(found, 1, heads), strict=True)
+        kept = []
+        for block, out in blocks:
             looked = _look(block, far, biases, past, drop)
-            found.append(
-                looked.weights_after(looked.weights).bmm(looked.value).view(block[0].shape)
-            )
+            weights = looked.dropped(looked.weights)
+            torch.bmm(weights, looked.value, out=out.view(len(weights), -1, out.shape[-1]))
             kept.append(looked)
         context.save_for_backward(far, biases)
-        context.kept, context.grid, context.has_past = kept, grid, past is not None
+        context.kept, context.grid = kept, grid
         return grid.take(found, 1, heads)
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         far, biases = context.saved_tensors
         grid: Grid = context.grid
+        heads = len(far)
         to_far, to_biases = torch.zeros_like(far), torch.zeros_like(biases)
-        blocks, to_past = [], None
-        for looked, slopes in zip(context.kept, grid.lay_slopes(outer[0], len(far)), strict=True):
-            block, to_past = looked.slopes(slopes, far, biases, to_far, to_biases)
-            blocks.append(block)
-        to_mixed = grid.take(blocks, 3, len(far))
-        return to_mixed, to_far, to_biases, to_past if context.has_past else None, None, None
+        above = grid.lay_slopes(outer[0], heads)
+        below = above.new_empty(3 * len(above), above.shape[1])
+        to_past = None
+        for looked, slopes, block in zip(
+            context.kept, grid.blocks(above, 1, heads), grid.blocks(below, 3, heads), strict=True
+        ):
+            to_past = looked.differentiate(slopes[0], far, biases, to_far, to_biases, block)
+        return grid.take(below, 3, heads), to_far, to_biases, to_past, None, None
 
 
 class _Look(NamedTuple):
@@ -170,33 +168,44 @@ class _Look(NamedTuple):
     weights: Tensor  # [n, width, keys]
     mask: Mask | None
 
-    def weights_after(self, weights: Tensor) -> Tensor:
+    def dropped(self, weights: Tensor) -> Tensor:
         """Weights, or their slopes, after dropout."""
         return weights if self.mask is None else self.mask.of(weights)
 
-    def slopes(
-        self, slopes: Tensor, far: Tensor, biases: Tensor, to_far: Tensor, to_biases: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """From the slopes of what was found to those of the block and of its past."""
+    def differentiate(
+        self,
+        slopes: Tensor,
+        far: Tensor,
+        biases: Tensor,
+        to_far: Tensor,
+        to_biases: Tensor,
+        block: Tensor,
+    ) -> Tensor | None:
+        """From the slopes of what was found to those of its block; returns those of its past."""
         heads, posts, width, d = self.query.shape
-        keys = self.key.shape[1]
-        above = slopes.reshape(-1, width, d)
+        n, keys, _ = self.key.shape
+        above = slopes.view(n, width, d)
         content, position = (self.query + bias[:, None, None] for bias in biases)
-        to_value = self.weights_after(self.weights).transpose(1, 2).bmm(above)  # [n, keys, d]
-        to_weights = self.weights_after(above.bmm(self.value.transpose(1, 2)))
+        to_weights = self.dropped(above.bmm(self.value.transpose(1, 2)))
         # [n, width, keys]; zero for keys that come later, because their weights are
         to_scores = torch._softmax_backward_data(to_weights, self.weights, -1, above.dtype)
         to_scores *= d**-0.5
-        to_content = to_scores.bmm(self.key).view_as(self.query)
-        to_key = to_scores.transpose(1, 2).bmm(content.view(-1, width, d))
+        # Straight into the block, unless there are keys and values of a past as well.
+        both = block[1:].view(2, n, width, d) if keys == width else above.new_empty(2, n, keys, d)
+        torch.bmm(to_scores.transpose(1, 2), content.view(n, width, d), out=both[0])
+        torch.bmm(self.dropped(self.weights).transpose(1, 2), above, out=both[1])
+        to_query = torch.bmm(to_scores, self.key, out=block[0].view(n, width, d))
+        to_biases[0] += to_query.view(heads, -1, d).sum(1)
         by_distance = _unshift(to_scores).view(heads, posts * width, keys)
-        to_position = by_distance.bmm(far[..., -keys:].transpose(1, 2)).view_as(self.query)
+        to_position = by_distance.bmm(far[..., -keys:].transpose(1, 2))
+        to_biases[1] += to_position.sum(1)
+        to_query += to_position.view(n, width, d)
         to_far[..., -keys:] += position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
-        to_biases[0] += to_content.sum((1, 2))
-        to_biases[1] += to_position.sum((1, 2))
-        both = torch.stack([to_key, to_value]).view(2, heads, posts, keys, d)
-        block = torch.cat([to_content.add_(to_position)[None], both[:, :, :, keys - width :]])
-        return block, both[:, :, :, : keys - width] if keys > width else None
+        if keys == width:
+            return None
+        both = both.view(2, heads, posts, keys, d)
+        block[1:] = both[..., keys - width :, :]
+        return both[..., : keys - width, :]
 
 
 def _look(block: Tensor, far: Tensor, biases: Tensor, past: Tensor | None, drop: Dropout) -> _Look:

@@ -123,7 +123,7 @@ class TransformerXL(nn.Module):
     ) -> list[Tensor]:
         if not self.shape.memory:
             return []
-        laid = [grid.lay(hidden.detach(), 1, 1)[0][0, 0] for hidden in inputs]
+        laid = [grid.blocks(grid.lay(hidden.detach(), 1, 1), 1, 1)[0][0, 0] for hidden in inputs]
         if memory:
             laid = [torch.cat(pair, 1) for pair in zip(memory, laid, strict=True)]
         return [hidden[:, -self.shape.memory :] for hidden in laid]
