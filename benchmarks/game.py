@@ -4,15 +4,15 @@ Rounds with few and many users, and of both optimizers, take turns; medians are 
 """
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 
+# isort: split
 import numpy as np
 
 from firehose.batch import Batch

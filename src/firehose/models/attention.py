@@ -39,7 +39,7 @@ class Grid:
     longest; so there are several grids, each for posts of similar length.
     """
 
-    def __init__(self, lengths: Tensor, groups: int = 6) -> None:
+    def __init__(self, lengths: Tensor, groups: int = 4) -> None:
         posts = len(lengths)
         tokens = int(lengths.sum())
         self.post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
