@@ -22,7 +22,10 @@ def firehose(*arguments: object, cwd: Path | None = None) -> subprocess.Complete
 
 def test_help_names_every_command() -> None:
     said = firehose("--help").stdout
-    for command in ("demo", "prepare", "stats", "check"):
+    for command in (
+        *("demo", "prepare", "stats", "check", "pretrain", "offline", "evaluate"),
+        *("generate", "suggest", "convert", "play", "resume", "compare"),
+    ):
         assert command in said
 
 
@@ -52,6 +55,13 @@ def test_prepare_shows_what_it_removed_and_skipped(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["prepare", "missing.parquet", "--out", "x"], "missing.parquet does not exist."),
+        (["pretrain", "none", "--out", "x"], "none does not exist; make one with"),
+        (["offline", "none", "--out", "x", "--set", "modle.mlp=3"], "did you mean 'model'?"),
+        (["play", "none", "--recipe", "lapto", "--out", "x"], "did you mean 'laptop'?"),
+        (["generate", "none", "--prompt", "a"], "none does not exist; make one with"),
+        (["generate", "none", "--prompt", "a", "--top-p", "2"], "top_p = 2.0 in the options"),
+        (["evaluate", "none", "none"], "none does not exist; make one with"),
+        (["resume", "none"], "none does not exist; begin one with"),
         (["prepare", "--source", "tabula", "--out", "x"], "did you mean 'tabular'?"),
         (["prepare", "odd.txt", "--out", "x"], "Cannot tell what odd.txt is; say it with --source"),
         (["prepare", "--set", "clean.min_post=9", "--out", "x"], "did you mean 'min_posts'?"),
@@ -159,4 +169,6 @@ def test_every_command_is_a_function() -> None:
         check=True,
     )
     assert "function demo" in done.stdout
-    assert set(package.__all__) >= {"demo", "prepare", "stats", "check"}
+    data, models = {"demo", "prepare", "stats", "check"}, {"pretrain", "offline", "evaluate"}
+    writing = {"generate", "suggest", "convert"}
+    assert set(package.__all__) >= data | models | writing | {"play", "resume", "compare"}

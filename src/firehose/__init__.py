@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from firehose.learning.evaluate import evaluate as evaluate
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
+    from firehose.learning.parts import make_game as make_game
     from firehose.learning.run import play as play
     from firehose.learning.run import resume as resume
     from firehose.learning.settings import make_settings as make_settings
@@ -60,6 +61,7 @@ _HOMES = {
     "make_settings": "firehose.learning.settings",
     "offline": "firehose.learning.offline",
     "pretrain": "firehose.learning.offline",
+    "make_game": "firehose.learning.parts",
     "play": "firehose.learning.run",
     "resume": "firehose.learning.run",
     "convert": "firehose.models.published",

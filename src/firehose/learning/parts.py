@@ -1,6 +1,7 @@
 """All parts of a game put together, and the state they are in together."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from firehose.learning.checkpoint import State, part, prefixed
 from firehose.learning.game import Round
 from firehose.learning.learners import LEARNERS, Learner
 from firehose.learning.optimizers import ConGraD, OnlineGD
-from firehose.learning.settings import Playing
+from firehose.learning.settings import Playing, Settings
 from firehose.models.adam import Adam
 from firehose.models.personal import Personal
+from firehose.models.store import load
 
 
 class Game:
@@ -88,6 +90,18 @@ class Game:
 
 def _as_tensors(buffer: Buffer) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in buffer.state().items()}
+
+
+def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = None) -> Game:
+    """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
+    plan, pretrained = settings.model, load(start, corpus) if start else None
+    if pretrained:
+        known = pretrained.model.plan
+        plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
+    model = Personal(plan, corpus.vocabulary.size, settings.play.seed)
+    if pretrained:
+        model.begin_with(pretrained.model)
+    return Game(corpus, settings.play, model)
 
 
 def make_learner(playing: Playing) -> Learner:

@@ -28,11 +28,10 @@ from firehose.learning.checkpoint import Checkpoints, stop_requests
 from firehose.learning.game import Broken
 from firehose.learning.log import Log
 from firehose.learning.outcome import Outcome
-from firehose.learning.parts import Game
+from firehose.learning.parts import Game, make_game
 from firehose.learning.settings import Settings
 from firehose.models.adam import NotFinite
-from firehose.models.personal import Personal
-from firehose.models.store import WEIGHTS, Trained, load, read_card, save
+from firehose.models.store import WEIGHTS, Trained, read_card, save
 from firehose.progress import say, track
 
 FORMAT, SCHEMA = "firehose run", 1
@@ -125,17 +124,10 @@ class Run:
 
     def new_game(self) -> Game:
         """As it is before the first round."""
-        plan, start = self.settings.model, self.card["start"]
-        pretrained = load(start, self.corpus) if start else None
-        if pretrained:
-            if read_card(Path(start)).files[WEIGHTS].sha256 != self.card["start_seal"]:
-                raise FirehoseError(f"{start} is not the model that {self.folder} was begun with.")
-            known = pretrained.model.plan
-            plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
-        model = Personal(plan, self.corpus.vocabulary.size, self.settings.play.seed)
-        if pretrained:
-            model.begin_with(pretrained.model)
-        return Game(self.corpus, self.settings.play, model)
+        start = self.card["start"]
+        if start and read_card(Path(start)).files[WEIGHTS].sha256 != self.card["start_seal"]:
+            raise FirehoseError(f"{start} is not the model that {self.folder} was begun with.")
+        return make_game(self.corpus, self.settings, start)
 
     def finish(self) -> Outcome:
         """Play what is left, and say what came of it."""
