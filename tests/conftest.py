@@ -1,11 +1,15 @@
 """What several tests share."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Two workers on two cores, each with a thread: more would wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan

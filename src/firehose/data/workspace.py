@@ -19,24 +19,27 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     A run that is killed leaves only its folder behind, hidden beside ``out``; the next run for
     the same ``out`` removes it. A folder that a living run is using is locked, and left alone.
     """
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(out.parent):  # or another run could take a folder just made for a leftover
-            for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{'[0-9a-f]' * 8}"):
-                _clear(leftover, out)
-            _refuse_existing(out, replace)
-            folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
-            folder.mkdir()
-            lock = os.open(folder, os.O_RDONLY)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError as error:
-        raise FirehoseError(f"Cannot write to {out.parent}: {error.strerror}.") from None
-    try:
+    folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
+    lock = None
+    try:  # from here on, so that Ctrl-C leaves nothing behind at any moment
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(out.parent):  # or another run could take a new folder for a leftover
+                hexadecimal = "[0-9a-f]" * 8
+                for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{hexadecimal}"):
+                    _clear(leftover, out)
+                _refuse_existing(out, replace)
+                folder.mkdir()
+                lock = os.open(folder, os.O_RDONLY)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise FirehoseError(f"Cannot write to {out.parent}: {error.strerror}.") from None
         yield folder
         _publish(folder, out, replace)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _refuse_existing(out: Path, replace: bool) -> None:
