@@ -170,3 +170,28 @@ def test_another_training_is_not_continued(
         offline(small_corpus, tmp_path / "model", settings=other)
     offline(small_corpus, tmp_path / "model", settings=other, replace=True)
     assert (tmp_path / "model").exists()
+
+
+def test_what_is_replaced_does_not_pass_for_newer(
+    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Fit.epoch
+
+    def stopped(settings: Settings, after: int, replace: bool) -> None:
+        def interrupted(self: Fit) -> object:
+            for value in step(self):
+                if self.step == after:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                yield value
+
+        monkeypatch.setattr(Fit, "epoch", interrupted)
+        with pytest.raises(Stopped, match=f"after step {after};"):
+            offline(small_corpus, tmp_path / "model", settings=settings, replace=replace)
+        monkeypatch.setattr(Fit, "epoch", step)
+
+    stopped(tiny("offline.posts=4"), 9, replace=False)
+    other = tiny("offline.posts=4", "offline.epochs=1", "offline.seed=7")
+    stopped(other, 2, replace=True)
+    offline(small_corpus, tmp_path / "model", settings=other)  # goes on from step 2
+    offline(small_corpus, tmp_path / "whole", settings=other)
+    assert same(tmp_path / "model", tmp_path / "whole")

@@ -222,11 +222,13 @@ class Run(NamedTuple):
             if (found := checkpoints.latest()) and found.facts["identity"] == identity:
                 fit.restore(found)
                 say(f"Going on from step {fit.step:,}, as {checkpoints.folder} has it.")
-            elif found and not replace:
-                raise FirehoseError(
-                    f"{checkpoints.folder} is of a training with other settings; choose another "
-                    "--out, or add --replace to begin again."
-                )
+            elif found:
+                if not replace:
+                    raise FirehoseError(
+                        f"{checkpoints.folder} is of a training with other settings; choose "
+                        "another --out, or add --replace to begin again."
+                    )
+                checkpoints.drop_after(-1)  # or they would pass for newer ones of this training
             self._train(fit, checkpoints, every)
             fit.take_best()
             trained.model.eval()
