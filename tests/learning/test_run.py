@@ -33,6 +33,19 @@ def tiny(*more: str) -> Settings:
     return make_settings(assignments=[*TINY_GAME, *more])
 
 
+def stop_after(monkeypatch: pytest.MonkeyPatch, *rounds: int, sign: signal.Signals) -> None:
+    """Send a game this signal when it has played so many rounds."""
+    whole = Game.rounds
+
+    def interrupted(self: Game) -> Iterator[Round]:
+        for played in whole(self):
+            if self.played in rounds:
+                os.kill(os.getpid(), sign)
+            yield played
+
+    monkeypatch.setattr(Game, "rounds", interrupted)
+
+
 def left_behind(run: Path) -> dict[str, object]:
     """Everything but how long it took."""
     result = json.loads((run / "result.json").read_text())
@@ -77,15 +90,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(
 ) -> None:
     settings = tiny(f"play.learner={learner}", f"play.optimizer={optimizer}")
     play(small_corpus, tmp_path / "whole", settings)
-    rounds = Game.rounds
-
-    def interrupted(self: Game) -> Iterator[Round]:
-        for played in rounds(self):
-            if self.played in (2, 5):
-                os.kill(os.getpid(), signal.SIGINT)
-            yield played
-
-    monkeypatch.setattr(Game, "rounds", interrupted)
+    stop_after(monkeypatch, 2, 5, sign=signal.SIGINT)
     with pytest.raises(Stopped, match="after round 2; `firehose resume"):
         play(small_corpus, tmp_path / "run", settings)
     with pytest.raises(Stopped, match="after round 5"):
@@ -108,15 +113,7 @@ def test_every_buffer_survives(
     game = [part for part in TINY_GAME if "memory" not in part]
     settings = make_settings(assignments=game, play=values)
     play(small_corpus, tmp_path / "whole", settings)
-    rounds = Game.rounds
-
-    def interrupted(self: Game) -> Iterator[Round]:
-        for played in rounds(self):
-            if self.played == 4:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield played
-
-    monkeypatch.setattr(Game, "rounds", interrupted)
+    stop_after(monkeypatch, 4, sign=signal.SIGTERM)
     with pytest.raises(Stopped):
         play(small_corpus, tmp_path / "run", settings)
     resume(tmp_path / "run")
@@ -206,14 +203,7 @@ def test_what_is_harmed_is_refused_and_the_one_before_can_be_used(
     tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = Game.rounds
-
-    def interrupted(self: Game) -> Iterator[Round]:
-        for played in rounds(self):
-            if self.played == 4:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield played
-
-    monkeypatch.setattr(Game, "rounds", interrupted)
+    stop_after(monkeypatch, 4, sign=signal.SIGTERM)
     with pytest.raises(Stopped):
         play(small_corpus, tmp_path / "run", tiny(), checkpoint_every=0)
     monkeypatch.setattr(Game, "rounds", rounds)
@@ -261,15 +251,7 @@ def test_tensorboard_shows_every_round_once(
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    rounds = Game.rounds
-
-    def interrupted(self: Game) -> Iterator[Round]:
-        for played in rounds(self):
-            if self.played == 4:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield played
-
-    monkeypatch.setattr(Game, "rounds", interrupted)
+    stop_after(monkeypatch, 4, sign=signal.SIGTERM)
     with pytest.raises(Stopped):
         play(small_corpus, tmp_path / "run", tiny(), tensorboard=True)
     outcome = resume(tmp_path / "run")

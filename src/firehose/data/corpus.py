@@ -14,7 +14,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +34,9 @@ SPLITS = (*USER_SPLITS, "pretrain")
 # A corpus up to this size is read and compared with its checksums whenever it is opened (a
 # fraction of a second); of a larger one only the sizes, and the rest by `firehose check`.
 CHECKED_WHEN_OPENED = 256 * 2**20
+
+
+REMEDY = "prepare the corpus again"
 
 
 class Record(BaseModel):
@@ -233,19 +236,11 @@ class Corpus:
         return split
 
     def _damaged(self, how: str) -> FirehoseError:
-        return FirehoseError(f"{self.path} is damaged: {how}; prepare the corpus again.")
+        return FirehoseError(f"{self.path} is damaged: {how}; {REMEDY}.")
 
     def check(self, contents: bool = True) -> None:
         """Refuse a corpus whose files are missing or cut, or (``contents``) altered."""
-        for name, file in self.manifest.files.items():
-            path = self.path / name
-            if not path.is_file():
-                raise self._damaged(f"{name} is missing")
-            size = path.stat().st_size
-            if size != file.bytes:
-                raise self._damaged(f"{name} has {size:,} bytes instead of {file.bytes:,}")
-            if contents and sha256(path) != file.sha256:
-                raise self._damaged(f"{name} does not match its checksum")
+        refuse_damage(self.path, self.manifest.files, contents, REMEDY)
 
     def stream(self, size: int = 256, hours: float | None = None) -> Stream:
         """The training posts in time order, ``size`` at a time, or by windows of time."""
@@ -263,6 +258,26 @@ class Corpus:
             "user"
         ].to_pylist()
         return names
+
+
+def open_corpus(corpus: Corpus | str | Path) -> Corpus:
+    """The corpus itself, or the one at a path."""
+    return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+
+
+def refuse_damage(folder: Path, files: Mapping[str, File], contents: bool, remedy: str) -> None:
+    """Refuse a folder whose files are missing or cut, or (``contents``) altered."""
+    for name, file in files.items():
+        path = folder / name
+        how = ""
+        if not path.is_file():
+            how = f"{name} is missing"
+        elif (size := path.stat().st_size) != file.bytes:
+            how = f"{name} has {size:,} bytes instead of {file.bytes:,}"
+        elif contents and sha256(path) != file.sha256:
+            how = f"{name} does not match its checksum"
+        if how:
+            raise FirehoseError(f"{folder} is damaged: {how}; {remedy}.")
 
 
 def sha256(path: Path) -> str:

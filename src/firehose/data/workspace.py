@@ -28,7 +28,7 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
                 hexadecimal = "[0-9a-f]" * 8
                 for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{hexadecimal}"):
                     _clear(leftover, out)
-                _refuse_existing(out, replace)
+                refuse_existing(out, replace)
                 folder.mkdir()
                 lock = os.open(folder, os.O_RDONLY)
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,7 +42,8 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
             os.close(lock)
 
 
-def _refuse_existing(out: Path, replace: bool) -> None:
+def refuse_existing(out: Path, replace: bool) -> None:
+    """Overwrite nothing unasked."""
     if out.exists() and not replace:
         raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
 
@@ -51,9 +52,9 @@ def _publish(folder: Path, out: Path, replace: bool) -> None:
     """Everything to disk first, then a rename."""
     result, replaced = folder / "result", folder / "replaced"
     for path in (result, *result.rglob("*")):
-        _sync(path)
+        sync(path)
     with _locked(out.parent):
-        _refuse_existing(out, replace)  # it may have appeared meanwhile
+        refuse_existing(out, replace)  # it may have appeared meanwhile
         if out.exists():
             out.rename(replaced)
         try:
@@ -61,7 +62,7 @@ def _publish(folder: Path, out: Path, replace: bool) -> None:
         except OSError:
             _restore(folder, out)
             raise
-    _sync(out.parent)
+    sync(out.parent)
 
 
 def _restore(folder: Path, out: Path) -> None:
@@ -94,7 +95,8 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring a file or a folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from firehose import tensors
 from firehose.data.corpus import sha256
+from firehose.data.workspace import sync
 from firehose.errors import FirehoseError
+from firehose.models.personal import Personal
 
 SCHEMA = 1
 KEPT = 2  # the newest, and the one before it
@@ -65,10 +67,10 @@ class Checkpoints:
         seal = {"schema": SCHEMA, "sha256": sha256(aside / "tensors.safetensors")}
         (aside / "facts.json").write_text(json.dumps(seal | {"facts": state.facts}))
         for path in (*aside.iterdir(), aside):
-            _sync(path)
+            sync(path)
         shutil.rmtree(place, ignore_errors=True)
         aside.rename(place)
-        _sync(self.folder)
+        sync(self.folder)
         for old in self.numbers()[:-KEPT]:
             shutil.rmtree(self._place(old))
 
@@ -160,9 +162,12 @@ def part(prefix: str, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(start): t for name, t in whole.items() if name.startswith(start)}
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def weights(model: Personal) -> dict[str, Tensor]:
+    """All that a model has learned, its users included."""
+    return prefixed("model", model.state_dict()) | prefixed("users", model.users.state())
+
+
+def put_weights(model: Personal, tensors: Mapping[str, Tensor]) -> None:
+    """Let a model be what it was then."""
+    model.load_state_dict(part("model", tensors))
+    model.users.restore(part("users", tensors))

@@ -3,14 +3,13 @@
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firehose.data.corpus import Corpus, Floor
+from firehose.data.corpus import Corpus, Floor, open_corpus
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
 from firehose.learning.scoring import Costs, costs
@@ -39,8 +38,7 @@ class Evaluation:
 
     def balanced(self) -> float:
         """The word perplexity with every user counted alike, however much they write."""
-        sums = by_user(self.own)
-        return float(np.exp(np.mean(sums.nats / sums.words)))
+        return self.own.balanced()
 
     def table(self) -> Table:
         """The result for people."""
@@ -58,7 +56,7 @@ class Evaluation:
 
     def per_user(self) -> pa.Table:
         """A row for each user: what the posts cost, and as others."""
-        sums = by_user(self.own)
+        sums = self.own.by_user()
         columns = {
             "user": [self.names[user] if user >= 0 else None for user in sums.users],
             "posts": sums.posts,
@@ -69,29 +67,9 @@ class Evaluation:
             "token_perplexity": np.exp(sums.nats / sums.tokens),
         }
         if self.crossed:
-            others = by_user(self.crossed)
+            others = self.crossed.by_user()
             columns["cross_word_perplexity"] = np.exp(others.nats / others.words)
         return pa.table(columns)
-
-
-class Sums(NamedTuple):
-    """What the posts of each user come to."""
-
-    users: NDArray[np.int64]  # [users], as the rest
-    posts: NDArray[np.int64]
-    nats: NDArray[np.float64]
-    words: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-
-
-def by_user(paid: Costs) -> Sums:
-    """Add up the posts of each user."""
-    users, which, posts = np.unique(paid.user, return_inverse=True, return_counts=True)
-    words, tokens = (
-        np.bincount(which, column).astype(np.int64) for column in (paid.words, paid.tokens)
-    )
-    nats = np.bincount(which, paid.nats).astype(np.float64)
-    return Sums(users, posts, nats, words, tokens)
 
 
 def evaluate(
@@ -102,7 +80,7 @@ def evaluate(
     seed: int = 0,
 ) -> Evaluation:
     """Score every post of a split, as its user and as ``others`` other users each."""
-    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    opened = open_corpus(corpus)
     trained = model if isinstance(model, Trained) else load(model, opened)
     posts = opened.splits.get(split)
     if posts is None or not len(posts):

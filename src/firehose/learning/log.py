@@ -82,6 +82,12 @@ def _board(folder: Path, rounds: int) -> Any:
     return SummaryWriter(str(folder), purge_step=rounds + 1)
 
 
+def read_rounds(folder: Path) -> list[dict[str, Any]]:
+    """The rounds that a run wrote down."""
+    lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
 def describe(number: int, played: Round) -> dict[str, Any]:
     """A round as plain values."""
     steps = played.steps

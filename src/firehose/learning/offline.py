@@ -6,22 +6,31 @@ be, in ``MODEL.training``, and the model itself appears when it is finished.
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from firehose.data.corpus import Corpus, Split
+from firehose.data.corpus import Corpus, Split, open_corpus
+from firehose.data.workspace import refuse_existing
 from firehose.errors import FirehoseError, Stopped
-from firehose.learning.checkpoint import Checkpoints, State, part, prefixed, stop_requests
+from firehose.learning.checkpoint import (
+    Checkpoints,
+    State,
+    part,
+    prefixed,
+    put_weights,
+    stop_requests,
+    weights,
+)
 from firehose.learning.scoring import costs
 from firehose.learning.settings import Settings, Training
 from firehose.models.adam import Adam, NotFinite
 from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal
-from firehose.models.store import WEIGHTS, Trained, load, read_card, save
+from firehose.models.store import WEIGHTS, Trained, begin, read_card, save
 from firehose.progress import say, track
 
 
@@ -97,7 +106,7 @@ class Fit:
         loss = float(np.mean(self.losses))
         epoch = Epoch(number, loss, validation, self.tokens, self.seconds)
         if all(validation < earlier.validation for earlier in self.history):
-            self.best = {name: value.clone() for name, value in self._weights().items()}
+            self.best = {name: value.clone() for name, value in weights(self.model).items()}
         self.history.append(epoch)
         self.losses, self.tokens, self.seconds = [], 0, 0.0
         return epoch
@@ -113,7 +122,7 @@ class Fit:
 
     def state(self) -> State:
         """All of it."""
-        tensors = self._weights() | prefixed("adam", self.adam.state())
+        tensors = weights(self.model) | prefixed("adam", self.adam.state())
         facts = {
             "identity": self.identity,
             "step": self.step,
@@ -127,7 +136,7 @@ class Fit:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._put(state.tensors)
+        put_weights(self.model, state.tensors)
         self.adam.restore(part("adam", state.tensors))
         self.best = part("best", state.tensors)
         facts = state.facts
@@ -138,15 +147,7 @@ class Fit:
 
     def take_best(self) -> None:
         """Put the weights of the best epoch into the model."""
-        self._put(self.best)
-
-    def _weights(self) -> dict[str, Tensor]:
-        users = prefixed("users", self.model.users.state())
-        return prefixed("model", self.model.state_dict()) | users
-
-    def _put(self, tensors: Mapping[str, Tensor]) -> None:
-        self.model.load_state_dict(part("model", tensors))
-        self.model.users.restore(part("users", tensors))
+        put_weights(self.model, self.best)
 
 
 def pretrain(
@@ -158,7 +159,7 @@ def pretrain(
     checkpoint_every: float = 300,
 ) -> Trained:
     """Train a user-agnostic model for every later one to begin with."""
-    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    opened = open_corpus(corpus)
     plan = settings.model.model_copy(update={"architecture": "agnostic"})
     model = Personal(plan, opened.vocabulary.size, settings.pretrain.seed)
     trained = Trained(model, opened.vocabulary, opened.users)
@@ -178,15 +179,8 @@ def offline(
 
     With ``start``, a pretrained model gives the sizes and the shared weights.
     """
-    opened = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-    plan = settings.model
-    pretrained = load(start, opened) if start else None
-    if pretrained:
-        known = pretrained.model.plan
-        plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
-    model = Personal(plan, opened.vocabulary.size, settings.offline.seed)
-    if pretrained:
-        model.begin_with(pretrained.model)
+    opened = open_corpus(corpus)
+    model = begin(settings.model, opened, start, settings.offline.seed)
     trained = Trained(model, opened.vocabulary, opened.users)
     run = Run("offline", opened, "train", settings.offline, start)
     return run.finish(trained, Path(out), replace, checkpoint_every)
@@ -213,8 +207,7 @@ class Run(NamedTuple):
 
     def finish(self, trained: Trained, out: Path, replace: bool, every: float) -> Trained:
         """Train, from where an earlier attempt was stopped if there is one, and save."""
-        if out.exists() and not replace:
-            raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
+        refuse_existing(out, replace)
         checkpoints = Checkpoints(out.parent / f"{out.name}.training")
         identity = self._identity(trained.model)
         fit = Fit(trained.model, self.posts(), self.training, identity)

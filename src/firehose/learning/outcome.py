@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
-from firehose.learning.evaluate import by_user
+from firehose.learning.log import read_rounds
 from firehose.learning.metrics import (
     Curve,
     Retention,
@@ -55,15 +55,13 @@ class Outcome:
         """From what the run wrote down, and its final model."""
         train = corpus.splits["train"]
         paid = Costs.of(train, np.fromfile(folder / "paid.f32", "<f4"))
-        lines = (folder / "rounds.jsonl").read_text().splitlines()
-        rounds = [json.loads(line) for line in lines]
+        rounds = read_rounds(folder)
         test = costs(trained.model, corpus.splits["test"], "test posts")
-        each = by_user(test)
         generator = np.random.default_rng(0)
         return cls(
             online=_all("stream", paid, generator),
             test=_all("test", test, generator),
-            test_balanced=float(np.exp(np.mean(each.nats / each.words))),
+            test_balanced=test.balanced(),
             test_per_token=test.per_token(),
             curve=online_fit(paid),
             retention=recollect(trained.model, train, len(paid.nats)),
@@ -95,15 +93,11 @@ class Outcome:
 
     def tables(self) -> list[Table]:
         """The result for people."""
-        rows = [
-            [part.name, f"{part.perplexity:.1f}", f"{part.low:.1f} – {part.high:.1f}"]
-            for part in (self.online, self.test)
-        ]
         steps = [[str(kept), f"{count:,}"] for kept, count in enumerate(self.kept)]
         spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
         heads = ["", "perplexity", "95 % of samples of users"]
         return [
-            Table(heads, rows, "Word perplexity"),
+            Table(heads, _rows([self.online, self.test]), "Word perplexity"),
             Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             Table(["steps kept", "rounds"], steps, "Steps"),
@@ -112,11 +106,10 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """``rounds.parquet``, then ``result.json``, which says that all is there."""
-        rounds = [json.loads(x) for x in (folder / "rounds.jsonl").read_text().splitlines()]
         flat = [
             {key: value for key, value in line.items() if key != "seconds"}
             | {f"seconds_{phase}": value for phase, value in line["seconds"].items()}
-            for line in rounds
+            for line in read_rounds(folder)
         ]
         buffer = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(flat), buffer)

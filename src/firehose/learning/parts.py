@@ -12,14 +12,14 @@ from firehose.errors import FirehoseError
 from firehose.extensions import load_class
 from firehose.learning import game
 from firehose.learning.buffers import Buffer, make_buffer
-from firehose.learning.checkpoint import State, part, prefixed
+from firehose.learning.checkpoint import State, part, prefixed, put_weights, weights
 from firehose.learning.game import Round
 from firehose.learning.learners import LEARNERS, Learner
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.learning.settings import Playing, Settings
 from firehose.models.adam import Adam
 from firehose.models.personal import Personal
-from firehose.models.store import load
+from firehose.models.store import begin
 
 
 class Game:
@@ -60,8 +60,7 @@ class Game:
     def state(self) -> State:
         """All of it, as it is between two rounds."""
         tensors = (
-            prefixed("model", self.model.state_dict())
-            | prefixed("users", self.model.users.state())
+            weights(self.model)
             | prefixed("adam", self.adam.state())
             | prefixed("memory", _as_tensors(self.memory))
             | prefixed("validation", _as_tensors(self.validation))
@@ -77,8 +76,7 @@ class Game:
     def restore(self, state: State) -> None:
         """Go on from there."""
         tensors, facts = state
-        self.model.load_state_dict(part("model", tensors))
-        self.model.users.restore(part("users", tensors))
+        put_weights(self.model, tensors)
         self.adam.restore(part("adam", tensors))
         for name, buffer in (("memory", self.memory), ("validation", self.validation)):
             buffer.restore({key: value.numpy() for key, value in part(name, tensors).items()})
@@ -94,13 +92,7 @@ def _as_tensors(buffer: Buffer) -> dict[str, torch.Tensor]:
 
 def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = None) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    plan, pretrained = settings.model, load(start, corpus) if start else None
-    if pretrained:
-        known = pretrained.model.plan
-        plan = plan.model_copy(update={"shape": known.shape, "longest": known.longest})
-    model = Personal(plan, corpus.vocabulary.size, settings.play.seed)
-    if pretrained:
-        model.begin_with(pretrained.model)
+    model = begin(settings.model, corpus, start, settings.play.seed)
     return Game(corpus, settings.play, model)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import firehose
-from firehose.data.corpus import Corpus
+from firehose.data.corpus import Corpus, open_corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, stop_requests
@@ -47,7 +47,7 @@ def play(
     tensorboard: bool = False,
 ) -> Outcome:
     """Play a whole stream, beginning with a pretrained model if one is named."""
-    folder, opened = Path(out), corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    folder, opened = Path(out), open_corpus(corpus)
     card = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -61,7 +61,7 @@ def play(
         "tensorboard": tensorboard,
     }
     run = Run(folder, card, opened, settings)
-    run.new_game()  # or say what is wrong with it before anything is written
+    game = run.new_game()  # or say what is wrong with it before anything is written
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
@@ -72,7 +72,7 @@ def play(
             )
         shutil.rmtree(folder)
     write_whole(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
-    return run.finish()
+    return run.finish(game)
 
 
 def resume(run: str | Path, previous: bool = False) -> Outcome:
@@ -90,7 +90,8 @@ def resume(run: str | Path, previous: bool = False) -> Outcome:
     settings = Settings.of(card["settings"], str(folder / "run.json"))
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
-    return Run(folder, card, corpus, settings).finish()
+    going_on = Run(folder, card, corpus, settings)
+    return going_on.finish(going_on.new_game())
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -129,11 +130,10 @@ class Run:
             raise FirehoseError(f"{start} is not the model that {self.folder} was begun with.")
         return make_game(self.corpus, self.settings, start)
 
-    def finish(self) -> Outcome:
-        """Play what is left, and say what came of it."""
+    def finish(self, game: Game) -> Outcome:
+        """Play what the last checkpoint leaves of a game, and say what came of it."""
         checkpoints = Checkpoints(self.folder / "checkpoints")
         with checkpoints.held():
-            game = self.new_game()
             if found := checkpoints.latest():
                 game.restore(found)
                 say(f"Going on after round {game.played:,}.")

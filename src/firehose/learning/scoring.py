@@ -13,6 +13,16 @@ from firehose.progress import track
 AT_ONCE = 128  # posts
 
 
+class Sums(NamedTuple):
+    """What the posts of each user come to."""
+
+    users: NDArray[np.int64]  # [users], as the rest
+    posts: NDArray[np.int64]
+    nats: NDArray[np.float64]
+    words: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+
+
 class Costs(NamedTuple):
     """What each post cost, and what it is spread over."""
 
@@ -44,6 +54,20 @@ class Costs(NamedTuple):
     def per_token(self) -> float:
         """The perplexity per token, over all posts together."""
         return float(np.exp(self.nats.sum() / self.tokens.sum()))
+
+    def by_user(self) -> Sums:
+        """Add up the posts of each user."""
+        users, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
+        words, tokens = (
+            np.bincount(which, column).astype(np.int64) for column in (self.words, self.tokens)
+        )
+        nats = np.bincount(which, self.nats).astype(np.float64)
+        return Sums(users, posts, nats, words, tokens)
+
+    def balanced(self) -> float:
+        """The perplexity per word with every user counted alike, however much they write."""
+        sums = self.by_user()
+        return float(np.exp(np.mean(sums.nats / sums.words)))
 
 
 def costs(

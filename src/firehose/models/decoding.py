@@ -1,7 +1,6 @@
 """Decoding token by token: what was read is cached, and a new token costs one token's work."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from firehose.models.attention import Grid, attend
-from firehose.models.personal import Personal
+from firehose.models.personal import Personal, evaluating
 from firehose.models.transformer_xl import Attention, sinusoids
 from firehose.models.users import NOBODY
 
@@ -49,7 +48,7 @@ class Decoder:
         self._make_room(self.length + width)
         shared, shape = self.model.shared, self.model.plan.shape
         grid = Grid(torch.full((rows,), width), groups=1)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             hidden = functional.embedding(tokens.flatten(), shared.embedding)  # [tokens, d_model]
             hidden = self._adapt(0, hidden * shape.d_model**0.5)
             for layer in range(shape.layers):
@@ -111,14 +110,3 @@ class Decoder:
         layers = (cast(Attention, layer) for layer in self.model.shared.attention)
         far = torch.stack([layer.positions(vectors) for layer in layers])  # [layers, more, …]
         self._far = torch.cat([far.mT.reshape(*self._far.shape[:3], more), self._far], 3)
-
-
-@contextmanager
-def _evaluating(model: Personal) -> Iterator[None]:
-    """Without dropout inside, and as it was afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -1,5 +1,7 @@
 """Four ways to make the shared model personal: one mechanism, put in different places."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -136,13 +138,11 @@ class Personal(nn.Module):
         self, batch: Batch, inputs: Tensor, targets: Tensor, lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The nats of each target, and the post it is of."""
-        was_training = self.training
-        self.eval()
         grid = Grid(lengths)
         taken = self.users.take(batch.user, learn=False)
-        hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
+        with evaluating(self):
+            hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
-        self.train(was_training)
         return costs.double(), grid.post
 
     def _adapter(self, taken: Taken, grid: Grid) -> Adapt:
@@ -156,6 +156,17 @@ class Personal(nn.Module):
             return self.mlps[str(place)](hidden, user, owner) if str(place) in self.mlps else hidden
 
         return adapt
+
+
+@contextmanager
+def evaluating(model: Personal) -> Iterator[None]:
+    """Without dropout inside, and as it was afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def predictions(batch: Batch, longest: int | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from firehose.data.vocab import Vocabulary
+from firehose.data.workspace import refuse_existing
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
 from firehose.models.personal import Architecture, ModelPlan, Personal
@@ -199,8 +200,7 @@ def convert(
 ) -> None:
     """A model's folder to the release's ``.pt`` file, or such a file to a model's folder."""
     if Path(source).is_dir():
-        if Path(out).exists() and not replace:
-            raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
+        refuse_existing(Path(out), replace)
         to_release(load(source), out)
         return
     if vocabulary is None:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 import firehose
 from firehose import tensors
-from firehose.data.corpus import Corpus, File, Record, sha256
+from firehose.data.corpus import Corpus, File, Record, refuse_damage, sha256
 from firehose.data.vocab import Vocabulary
 from firehose.data.workspace import workspace
 from firehose.errors import FirehoseError
@@ -112,15 +112,7 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     """
     folder = Path(path)
     card = read_card(folder)
-    for name, file in card.files.items():
-        if not (folder / name).is_file():
-            raise FirehoseError(f"{folder} is damaged: {name} is missing; copy the model again.")
-        size = (folder / name).stat().st_size
-        if size != file.bytes:
-            raise FirehoseError(
-                f"{folder} is damaged: {name} has {size:,} bytes instead of {file.bytes:,}; "
-                "copy the model again."
-            )
+    refuse_damage(folder, card.files, contents=False, remedy="copy the model again")
     vocabulary = Vocabulary.load(folder / "vocabulary.model")
     if corpus is not None:
         refuse_other_words(folder, vocabulary, corpus)
@@ -136,6 +128,17 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     places = {name: number for number, name in enumerate(everyone)}
     model.users.enter(np.array([places[name] for name in names], np.int64), vectors)
     return Trained(model.eval(), vocabulary, everyone, card.origin)
+
+
+def begin(plan: ModelPlan, corpus: Corpus, start: str | Path | None, seed: int) -> Personal:
+    """A fresh model; a pretrained one to ``start`` with gives its sizes and shared weights."""
+    if not start:
+        return Personal(plan, corpus.vocabulary.size, seed)
+    pretrained = load(start, corpus).model
+    sizes = {"shape": pretrained.plan.shape, "longest": pretrained.plan.longest}
+    model = Personal(plan.model_copy(update=sizes), corpus.vocabulary.size, seed)
+    model.begin_with(pretrained)
+    return model
 
 
 def numbered(names: Sequence[str], first: Sequence[str]) -> list[str]:
