@@ -19,6 +19,7 @@ import torch
 from firehose import tensors
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
+from firehose.learning.account import Measure, account
 from firehose.learning.evaluate import evaluate
 from firehose.learning.game import Round
 from firehose.learning.learners import LEARNERS
@@ -73,6 +74,12 @@ def test_what_a_run_leaves_behind(tmp_path: Path, small_corpus: Corpus) -> None:
     again = evaluate(load(tmp_path / "run/model", small_corpus), small_corpus, others=0)
     assert outcome.test.perplexity == pytest.approx(again.own.per_word())
     assert outcome.test_balanced == pytest.approx(again.balanced())
+    splits: dict[Measure, str] = {"test": "test", "validation": "validation", "past": "train"}
+    for measure, split in splits.items():
+        paid = account(tmp_path / "run", small_corpus, measure)
+        everything = evaluate(load(tmp_path / "run/model", small_corpus), small_corpus, split, 0)
+        cost = dict(zip(everything.own.time.tolist(), everything.own.nats, strict=True))
+        assert paid.nats == pytest.approx([cost[time] for time in paid.time.tolist()], rel=1e-5)
     assert pq.read_table(tmp_path / "run/rounds.parquet").num_rows == len(rounds)
     assert json.loads((tmp_path / "run/result.json").read_text()) == json.loads(
         json.dumps(outcome.public())

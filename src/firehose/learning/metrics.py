@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.data.corpus import Split
 from firehose.learning.scoring import Costs
 from firehose.learning.slots import rank
 
 DAY = 86_400_000  # milliseconds
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 RESAMPLES = 1000
+BUCKETS, EACH = 20, 200  # of the past, and posts sampled from each
 
 
 class Curve(NamedTuple):
@@ -111,30 +111,35 @@ class Retention(NamedTuple):
     back_to: NDArray[np.float64]  # on all buckets from the end back to this one
 
 
-def past_sample(split: Split, posts: int, buckets: int, each: int, seed: int) -> NDArray[np.int64]:
-    """A fixed sample of what was seen, ``[buckets, each]``: indices of posts, −1 for none.
+def past_sample(
+    time: NDArray[np.int64], each: int = EACH, buckets: int = BUCKETS, seed: int = 0
+) -> NDArray[np.int64]:
+    """A fixed sample of posts in order of time: up to so many of each stretch of equal time.
 
-    Buckets are stretches of equal time among the first ``posts`` posts; a bucket with fewer posts
-    gives all it has. It depends on nothing but these numbers, so all runs are asked the same.
+    It depends on nothing but these numbers, so all runs are asked the same.
     """
-    time = np.asarray(split.time[:posts])
-    edges = np.linspace(time[0], time[-1] + 1, buckets + 1)
-    places = np.searchsorted(time, edges)
+    places = np.searchsorted(time, _edges(time[0], time[-1], buckets))
     generator = np.random.default_rng(seed)
-    chosen = np.full((buckets, each), -1)
-    for number, (first, last) in enumerate(pairwise(places)):
-        drawn = generator.permutation(last - first)[:each] + first
-        chosen[number, : len(drawn)] = np.sort(drawn)
-    return chosen
+    drawn = [
+        np.sort(generator.permutation(last - first)[:each] + first)
+        for first, last in pairwise(places)
+    ]
+    return np.concatenate(drawn)
 
 
-def retention(
-    time: NDArray[np.int64], nats: NDArray[np.float64], words: NDArray[np.int64], end: int
-) -> Retention:
-    """From sampled posts, ``[buckets, each]`` with words 0 where there is none."""
-    filled = words.sum(1) > 0
-    nats, words, time = (column[filled] for column in (nats, words, time))
-    total = words.sum(1)
-    middle = np.array([np.mean(t[w > 0]) for t, w in zip(time, words, strict=True)])
-    back = np.cumsum(nats.sum(1)[::-1])[::-1] / np.cumsum(total[::-1])[::-1]
-    return Retention((end - middle) / DAY, np.exp(nats.sum(1) / total), np.exp(back))
+def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Retention:
+    """From sampled posts of a stream that lasted from ``begin`` to ``end``."""
+    group = np.searchsorted(_edges(begin, end, buckets), past.time, side="right") - 1
+    posts, nats, words, time = (
+        np.bincount(group, column, buckets)
+        for column in (np.ones(len(group)), past.nats, past.words, past.time - begin)
+    )
+    filled = posts > 0
+    posts, nats, words, time = (column[filled] for column in (posts, nats, words, time))
+    back = np.cumsum(nats[::-1])[::-1] / np.cumsum(words[::-1])[::-1]
+    days = (end - begin - time / posts) / DAY
+    return Retention(days, np.exp(nats / words), np.exp(back))
+
+
+def _edges(begin: int, end: int, buckets: int) -> NDArray[np.float64]:
+    return np.linspace(begin, end + 1, buckets + 1)

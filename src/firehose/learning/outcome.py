@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firehose.data.corpus import Corpus, Split
+from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
+from firehose.learning.account import account
 from firehose.learning.log import read_rounds
 from firehose.learning.metrics import (
     Curve,
@@ -22,16 +23,10 @@ from firehose.learning.metrics import (
     cold_start,
     interval,
     online_fit,
-    past_sample,
     retention,
 )
-from firehose.learning.scoring import AT_ONCE, Costs, costs
-from firehose.models.personal import Personal
-from firehose.models.store import Trained
+from firehose.learning.scoring import Costs
 from firehose.page import Table
-from firehose.progress import track
-
-BUCKETS, EACH = 20, 200  # of the past, and posts sampled from each
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,8 @@ class Outcome:
     """Everything that is reported of a run."""
 
     online: Slice  # over the whole stream
-    test: Slice  # of the final model, on held-out posts
+    validation: Slice  # of the final model, on held-out posts that settings are chosen by
+    test: Slice  # of the final model, on other held-out posts
     test_balanced: float  # every user counted alike
     test_per_token: float
     curve: Curve
@@ -51,20 +47,21 @@ class Outcome:
     compute: dict[str, float]  # gradient steps, tokens trained on, seconds by phase
 
     @classmethod
-    def of(cls, folder: Path, corpus: Corpus, trained: Trained) -> "Outcome":
-        """From what the run wrote down, and its final model."""
-        train = corpus.splits["train"]
-        paid = Costs.of(train, np.fromfile(folder / "paid.f32", "<f4"))
+    def of(cls, folder: Path, corpus: Corpus) -> "Outcome":
+        """From what the run wrote down, and what its final model paid."""
+        paid, validation, test, past = (
+            account(folder, corpus, measure) for measure in ("online", "validation", "test", "past")
+        )
         rounds = read_rounds(folder)
-        test = costs(trained.model, corpus.splits["test"], "test posts")
         generator = np.random.default_rng(0)
         return cls(
             online=_all("stream", paid, generator),
+            validation=_all("validation", validation, generator),
             test=_all("test", test, generator),
             test_balanced=test.balanced(),
             test_per_token=test.per_token(),
             curve=online_fit(paid),
-            retention=recollect(trained.model, train, len(paid.nats)),
+            retention=retention(past, int(paid.time[0]), int(paid.time[-1])),
             cold_start=cold_start(paid, generator),
             after_silence=after_silence(paid, generator),
             by_activity=by_activity(paid, generator),
@@ -79,7 +76,7 @@ class Outcome:
         if not file.is_file():
             raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
         found = json.loads(file.read_text(encoding="utf-8"))
-        for name in ("online", "test"):
+        for name in ("online", "validation", "test"):
             found[name] = Slice(**found[name])
         for name in ("cold_start", "after_silence", "by_activity"):
             found[name] = [Slice(**part) for part in found[name]]
@@ -97,7 +94,7 @@ class Outcome:
         spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
         heads = ["", "perplexity", "95 % of samples of users"]
         return [
-            Table(heads, _rows([self.online, self.test]), "Word perplexity"),
+            Table(heads, _rows([self.online, self.validation, self.test]), "Word perplexity"),
             Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             Table(["steps kept", "rounds"], steps, "Steps"),
@@ -116,22 +113,6 @@ class Outcome:
         write_whole(folder / "rounds.parquet", buffer.getvalue().to_pybytes())
         text = json.dumps(self.public(), indent=1) + "\n"
         write_whole(folder / "result.json", text.encode())
-
-
-def recollect(model: Personal, seen: Split, posts: int) -> Retention:
-    """What the model pays now for a fixed sample of what it has seen."""
-    chosen = past_sample(seen, posts, BUCKETS, EACH, seed=0)
-    there = chosen >= 0
-    places = chosen[there]
-    starts = range(0, len(places), AT_ONCE)
-    parts = [
-        model.pay(seen.batch(places[start : start + AT_ONCE])).nats
-        for start in track(starts, len(starts), "the past")
-    ]
-    nats, words, time = (np.zeros(chosen.shape, kind) for kind in (float, int, int))
-    nats[there] = np.concatenate(parts)
-    words[there], time[there] = seen.words[places], seen.time[places]
-    return retention(time, nats, words, int(seen.time[posts - 1]))
 
 
 def _all(name: str, paid: Costs, generator: np.random.Generator) -> Slice:

@@ -9,6 +9,7 @@
       checkpoints/   the state of everything, the newest two
       tensorboard/   the same rounds as curves, if asked for
       model/         the final model, when it is over
+      validation.f32 test.f32 past.f32   what posts cost the final model
       result.json    what came of it; rounds.parquet: the rounds as a table
 """
 
@@ -24,12 +25,14 @@ import firehose
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
+from firehose.learning.account import settle
 from firehose.learning.checkpoint import Checkpoints, stop_requests
 from firehose.learning.game import Broken
 from firehose.learning.log import Log
 from firehose.learning.outcome import Outcome
 from firehose.learning.parts import Game, make_game
 from firehose.learning.settings import Settings
+from firehose.machine import machine
 from firehose.models.adam import NotFinite
 from firehose.models.store import WEIGHTS, Trained, read_card, save
 from firehose.progress import say, track
@@ -52,6 +55,7 @@ def play(
         "format": FORMAT,
         "schema": SCHEMA,
         "version": firehose.__version__,
+        "machine": machine(),
         "corpus": str(opened.path.resolve()),
         "corpus_seal": opened.manifest.seal(),
         "start": None if start is None else str(Path(start).resolve()),
@@ -144,7 +148,8 @@ class Run:
                 game.model.eval(), self.corpus.vocabulary, self.corpus.users, self.card
             )
             save(trained, self.folder / "model", replace=True)
-            outcome = Outcome.of(self.folder, self.corpus, trained)
+            settle(self.folder, self.corpus, trained.model)
+            outcome = Outcome.of(self.folder, self.corpus)
             outcome.write(self.folder)
         return outcome
 

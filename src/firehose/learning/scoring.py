@@ -33,13 +33,18 @@ class Costs(NamedTuple):
     time: NDArray[np.int64]
 
     @classmethod
-    def of(cls, posts: Split, nats: NDArray[np.floating]) -> Self:
-        """The first posts of a split, with what they cost."""
-        count = len(nats)
-        words, user, time = (
-            np.asarray(column[:count], np.int64) for column in (posts.words, posts.user, posts.time)
+    def of(
+        cls,
+        posts: Split,
+        nats: NDArray[np.floating],
+        places: NDArray[np.int64] | None = None,
+    ) -> Self:
+        """What posts of a split cost: the first ones, or those at these places."""
+        at = slice(len(nats)) if places is None else places
+        words, user, time, tokens = (
+            np.asarray(column[at], np.int64)
+            for column in (posts.words, posts.user, posts.time, np.diff(posts.offsets) - 1)
         )
-        tokens = np.diff(posts.offsets[: count + 1]) - 1
         return cls(np.asarray(nats, np.float64), words, tokens, user, time)
 
     def select(self, chosen: NDArray[np.bool_]) -> Self:
@@ -71,15 +76,23 @@ class Costs(NamedTuple):
 
 
 def costs(
-    model: Personal, posts: Split, doing: str = "scoring", writers: NDArray[np.int64] | None = None
+    model: Personal,
+    posts: Split,
+    doing: str = "scoring",
+    writers: NDArray[np.int64] | None = None,
+    places: NDArray[np.int64] | None = None,
 ) -> Costs:
-    """Let the model pay for every post of a split; ``writers`` may stand in for who wrote them."""
-    starts = range(0, len(posts), AT_ONCE)
+    """Let the model pay for every post of a split, or for those at some places.
+
+    ``writers`` may stand in for who wrote them.
+    """
+    chosen = np.arange(len(posts)) if places is None else places
+    starts = range(0, len(chosen), AT_ONCE)
     nats = []
     for start in track(starts, len(starts), doing):
-        batch = posts.between(start, min(start + AT_ONCE, len(posts)))
+        batch = posts.batch(chosen[start : start + AT_ONCE])
         if writers is not None:
             user = writers[start : start + AT_ONCE].astype(np.int32)
             batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
         nats.append(model.pay(batch).nats)
-    return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0))
+    return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0), places)

@@ -32,12 +32,8 @@ class _Loss(torch.autograd.Function):
         for number, rows in enumerate(chunks(len(hidden))):
             near, target, weight = hidden[rows], targets[rows, None], weights[rows, None]
             logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
-            largest, wanted = logits.amax(1, keepdim=True), logits.gather(1, target)
-            # Row by row, so it can be done in place; there is a test that it is.
-            slope = torch.softmax(logits, 1, out=logits)
-            # The largest probability is 1 / Σ exp(logit − largest logit), and never too small.
-            normalizer = largest - slope.amax(1, keepdim=True).log()
-            loss += ((normalizer - wanted) * weight).sum()
+            costs, slope = _costs(logits, target)
+            loss += (costs * weight).sum()
             slope.scatter_add_(1, target, -torch.ones_like(weight))
             torch.mm(slope, embedding, out=to_hidden[rows]).mul_(weight)
             # Without a look at what is there, when there is nothing yet.
@@ -52,6 +48,16 @@ class _Loss(torch.autograd.Function):
         if outer[0] != 1:  # it is, unless the loss is one of several
             slopes = [slope * outer[0] for slope in slopes]
         return (*slopes, None, None)
+
+
+def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """−log p of each target, and the probabilities, which take the place of the logits."""
+    largest, wanted = logits.amax(1, keepdim=True), logits.gather(1, target)
+    # Row by row, so it can be done in place; there is a test that it is.
+    probability = torch.softmax(logits, 1, out=logits)
+    # The largest probability is 1 / Σ exp(logit − largest logit), and never too small.
+    normalizer = largest - probability.amax(1, keepdim=True).log()
+    return normalizer - wanted, probability
 
 
 def chunks(tokens: int) -> list[slice]:
@@ -75,8 +81,10 @@ def weighted_loss(
 @torch.no_grad()
 def nats(hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """−log p of each target, ``[tokens]``, without a gradient."""
-    costs = []
+    costs = hidden.new_empty(len(hidden))
+    room = hidden.new_empty(_chunk(len(hidden)), len(embedding))
     for rows in chunks(len(hidden)):
-        logits = torch.addmm(bias, hidden[rows], embedding.T)
-        costs.append(logits.logsumexp(1) - logits.gather(1, targets[rows, None])[:, 0])
-    return torch.cat(costs) if costs else hidden.new_zeros(0)
+        near, target = hidden[rows], targets[rows, None]
+        logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
+        costs[rows] = _costs(logits, target)[0][:, 0]
+    return costs
