@@ -9,7 +9,8 @@ from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 
 from firehose import figures
-from firehose.page import Figure, Heading, Paragraph, Published, Table, inline, page, terminal
+from firehose.page import Figure, Heading, Paragraph, inline, page
+from firehose.tables import Published, Table, terminal
 
 HOSTILE = "<script>alert('&\"')</script>"
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from firehose.demonstration import demo as demo
     from firehose.errors import FirehoseError as FirehoseError
     from firehose.experiments.compare import compare as compare
+    from firehose.experiments.reproduce import reproduce as reproduce
     from firehose.learning.evaluate import evaluate as evaluate
     from firehose.learning.offline import offline as offline
     from firehose.learning.offline import pretrain as pretrain
@@ -57,6 +58,7 @@ _HOMES = {
     "demo": "firehose.demonstration",
     "FirehoseError": "firehose.errors",
     "compare": "firehose.experiments.compare",
+    "reproduce": "firehose.experiments.reproduce",
     "evaluate": "firehose.learning.evaluate",
     "make_settings": "firehose.learning.settings",
     "offline": "firehose.learning.offline",

@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from firehose.figures import PALETTE
-
-if TYPE_CHECKING:
-    import rich.table
+from firehose.tables import MARK, Beside, Cell, Published, Table
 
 
 @dataclass(frozen=True)
@@ -33,24 +30,6 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Published:
-    """A cell whose content comes from a publication and was not measured here."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells. The first ``labels`` columns are words, the others numbers, on the right."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str | Published]]
-    caption: str = ""
-    labels: int = 1
-    source: str = "published by the authors of the paper, not measured here"
-
-
-@dataclass(frozen=True)
 class Figure:
     """A figure as SVG (see :func:`firehose.figures.render`), and what one sees in it."""
 
@@ -60,8 +39,6 @@ class Figure:
 
 
 Block = Heading | Paragraph | Table | Figure
-
-MARK = "†"
 
 
 def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str:
@@ -104,28 +81,6 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
 """
 
 
-def terminal(table: Table) -> "rich.table.Table":
-    """The same table for a terminal."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as Terminal
-    from rich.text import Text
-
-    def _text(cell: str | Published, unmarked: str) -> Text:
-        if isinstance(cell, Published):
-            return Text(cell.text + MARK, style="italic dim")
-        return Text(cell + unmarked)
-
-    drawn = Terminal(title=Text(table.caption) if table.caption else None, box=SIMPLE_HEAD)
-    drawn.title_justify = "left"
-    for index, name in enumerate(table.columns):
-        drawn.add_column(Text(name), justify="left" if index < table.labels else "right")
-    for row in table.rows:
-        drawn.add_row(*(_text(cell, " " * _marked(table)) for cell in row))
-    if _marked(table):
-        drawn.caption, drawn.caption_justify = Text(f"{MARK} {table.source}"), "left"
-    return drawn
-
-
 def firehose_version() -> str:
     """The version of the installed Firehose."""
     try:
@@ -146,7 +101,7 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     caption = f'<p class="caption">{escape(table.caption)}</p>\n' if table.caption else ""
-    note = f'\n<p class="note">{MARK} {escape(table.source)}</p>' if _marked(table) else ""
+    note = f'\n<p class="note">{MARK} {escape(table.source)}</p>' if table.has_published else ""
     wide = ' class="wide"' if len(table.columns) > 3 else ""
     name = escape(table.caption or ", ".join(table.columns))
     return (
@@ -156,14 +111,13 @@ def _table(table: Table) -> str:
     )
 
 
-def _marked(table: Table) -> bool:
-    return any(isinstance(cell, Published) for row in table.rows for cell in row)
-
-
-def _cell(cell: str | Published, index: int, labels: int) -> str:
+def _cell(cell: Cell, index: int, labels: int) -> str:
+    mark = f"<sup>{MARK}</sup>"
     if isinstance(cell, Published):
-        mark = f"<sup>{MARK}</sup>"
         return f"<td{_side(index, labels, 'published')}>{escape(cell.text)}{mark}</td>"
+    if isinstance(cell, Beside):
+        below = f'<span class="published">{escape(cell.published)}{mark}</span>'
+        return f"<td{_side(index, labels)}>{escape(cell.text)}<br>{below}</td>"
     return f"<td{_side(index, labels)}>{escape(cell)}</td>"
 
 

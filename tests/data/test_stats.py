@@ -28,7 +28,7 @@ from firehose.data.stats import (
 from firehose.data.stats_figures import FIGURES
 from firehose.errors import FirehoseError
 from firehose.figures import render
-from firehose.page import Published
+from firehose.tables import Published
 
 DAY = 86_400_000
 

@@ -29,12 +29,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory, small_corpus: Corpus) -> list
 
 def test_what_is_read_is_what_was_written(runs: list[Path]) -> None:
     found = compare(runs)
-    assert [run.name for run in found.runs] == ["a-gem × online-gd", "mixed-replay × congrad"]
+    assert [run.name for run in found.runs] == ["A-GEM × Online GD", "mixed replay × ConGraD"]
     first = Outcome.read(runs[0])
     assert found.runs[0].outcome.public() == first.public()
     row = found.table().rows[0]
     assert row[:3] == [
-        "a-gem × online-gd",
+        "A-GEM × Online GD",
         f"{first.online.perplexity:.1f}",
         f"{first.test.perplexity:.1f}",
     ]
@@ -46,7 +46,7 @@ def test_the_page_shows_every_run_and_the_floor(runs: list[Path], tmp_path: Path
     found = found._replace(floors={"train": floor, "test": floor})
     paths = write(found, tmp_path / "page", "firehose compare")
     text = paths[0].read_text()
-    assert text.count("<svg") == 4
+    assert text.count("<svg") == 5
     for run in found.runs:
         assert run.name in text
     assert "12.3" in text and "45.6" in text

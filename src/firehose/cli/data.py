@@ -36,7 +36,7 @@ def demo(
     from firehose.data.prepare import Execution
     from firehose.demonstration import demo
     from firehose.models.allocation import keep_memory
-    from firehose.page import terminal
+    from firehose.tables import terminal
 
     keep_memory()
     made = demo(out, Execution(workers))
@@ -162,7 +162,8 @@ def check(corpus: CorpusPath) -> None:
 
 def _report(prepared: "Prepared") -> None:
     from firehose.data.stats import cleaning, skipped
-    from firehose.page import many, terminal
+    from firehose.page import many
+    from firehose.tables import terminal
 
     manifest = prepared.corpora[0].manifest
     show(f"{many(manifest.read, 'record')} read, by {many(manifest.read_users, 'user')}.")

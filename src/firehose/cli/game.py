@@ -68,7 +68,7 @@ def resume(
 
 
 def _report(outcome: "Outcome", run: Path) -> None:
-    from firehose.page import terminal
+    from firehose.tables import terminal
 
     show(*map(terminal, outcome.tables()), f"All of it is in {run / 'result.json'}")
 
@@ -84,8 +84,8 @@ def compare(
     """
     from firehose.experiments.compare import compare as read
     from firehose.experiments.compare import write
-    from firehose.page import terminal
     from firehose.progress import announce
+    from firehose.tables import terminal
 
     found = read(runs)
     with announce("drawing"):

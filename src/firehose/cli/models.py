@@ -104,7 +104,8 @@ def evaluate(
     """
     from firehose.learning.evaluate import evaluate as score
     from firehose.learning.evaluate import write
-    from firehose.page import many, terminal
+    from firehose.page import many
+    from firehose.tables import terminal
 
     found = score(model, corpus, split, others, seed)
     show(terminal(found.table()))
@@ -163,7 +164,7 @@ def suggest(
     Example: `firehose suggest oracle --user alice --prompt "fix the" -k 3`
     """
     from firehose.models.store import load
-    from firehose.page import Table, terminal
+    from firehose.tables import Table, terminal
     from firehose.writing import suggest as look
 
     trained = load(model)

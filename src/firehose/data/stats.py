@@ -18,7 +18,7 @@ from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
 from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
 from firehose.figures import compact
-from firehose.page import Published, Table, terminal
+from firehose.tables import Published, Table, terminal
 
 if TYPE_CHECKING:
     import rich.table

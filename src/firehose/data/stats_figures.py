@@ -48,8 +48,9 @@ from firehose.figures import (
     styled,
     write_whole,
 )
-from firehose.page import Block, Heading, Paragraph, Table, listing, many, page, percent
+from firehose.page import Block, Heading, Paragraph, listing, many, page, percent
 from firehose.page import Figure as Picture
+from firehose.tables import Table
 
 CATEGORIES = {
     "words": "a word",

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES
-from firehose.figures import render, save, write_whole
+from firehose.experiments.naming import name_of
+from firehose.figures import save, write_whole
 from firehose.learning.outcome import Outcome
 from firehose.learning.run import read_run
-from firehose.page import Block, Figure, Heading, Paragraph, Table, many, page
+from firehose.page import Block, Heading, Paragraph, many, page
+from firehose.tables import Table
 
 
 class Played(NamedTuple):
@@ -30,6 +32,7 @@ class Comparison(NamedTuple):
     posts: int
     floors: dict[str, Floor]  # the best possible, where the true model is known
     runs: list[Played]
+    oracle: float | None = None  # test perplexity of a model that was trained offline
 
     def table(self) -> Table:
         """What each run came to."""
@@ -65,7 +68,7 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
     played = []
     for run, card in zip(runs, cards, strict=True):
         playing = card["settings"]["play"]
-        name = f"{playing['learner']} × {playing['optimizer']}"
+        name = f"{name_of(playing['learner'])} × {name_of(playing['optimizer'])}"
         played.append(
             Played(name, playing["learner"], playing["optimizer"], Outcome.read(Path(run)))
         )
@@ -84,7 +87,7 @@ def write(found: Comparison, out: Path, command: str) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FirehoseError(f"Cannot write into {out}: {error.strerror}.") from None
-    drawn = {name: draw(found) for name, (draw, _, _) in FIGURES.items()}
+    drawn = {name: figure.draw(found) for name, figure in FIGURES.items()}
     blocks: list[Block] = [
         Heading("What each run came to"),
         Paragraph(
@@ -94,8 +97,7 @@ def write(found: Comparison, out: Path, command: str) -> list[Path]:
         found.table(),
         Heading("Through time, and back"),
     ]
-    for name, (_, description, caption) in FIGURES.items():
-        blocks.append(Figure(render(drawn[name], "svg").decode(), caption, description))
+    blocks += [FIGURES[name].block(figure) for name, figure in drawn.items()]
     blocks += [Heading("Slices"), *_slices(found)]
     summary = (
         f"{many(len(found.runs), 'run')} on a stream of {many(found.posts, 'post')} by "

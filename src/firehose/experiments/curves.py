@@ -1,7 +1,7 @@
-"""The figures of a game: online fit, retention, steps kept, cold start."""
+"""The figures of games: online fit, retention, steps kept, cold start, quality by compute."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
+from firehose.experiments.naming import name_of
 from firehose.figures import (
     AMBER,
     BLUE,
@@ -24,8 +25,10 @@ from firehose.figures import (
     blank,
     compact,
     note,
+    render,
     styled,
 )
+from firehose.page import Figure as Picture
 
 if TYPE_CHECKING:
     from firehose.experiments.compare import Comparison
@@ -35,21 +38,30 @@ KNOWN = ("mixed-replay", "online-only", "replay-only", "a-gem")  # always in the
 DASHED = (0, (3, 1.6))
 
 
-def looks(found: "Comparison") -> list[tuple[str, object]]:
-    """Colour and line of each run: the colour is the learner's, Online GD is dashed."""
-    if len({(run.learner, run.optimizer) for run in found.runs}) < len(found.runs):
-        return [(COLOURS[n % len(COLOURS)], "-") for n in range(len(found.runs))]
-    learners = sorted({run.learner for run in found.runs} - set(KNOWN))
-    colour = dict(zip([*KNOWN, *learners], COLOURS * 9, strict=False))
-    return [
-        (colour[run.learner], DASHED if run.optimizer == "online-gd" else "-") for run in found.runs
-    ]
+Look = tuple[str, object]  # colour, and line
+
+
+def looks(found: "Comparison") -> list[Look]:
+    """How each run is drawn: as its learner and optimizer, if these tell all runs apart."""
+    pairs = [(run.learner, run.optimizer) for run in found.runs]
+    if len(set(pairs)) < len(pairs):
+        return [(COLOURS[n % len(COLOURS)], "-") for n in range(len(pairs))]
+    look = pair_looks(found)
+    return [look[pair] for pair in pairs]
+
+
+def pair_looks(found: "Comparison") -> dict[tuple[str, str], Look]:
+    """The colour is the learner's; Online GD is dashed."""
+    pairs = dict.fromkeys((run.learner, run.optimizer) for run in found.runs)
+    others = sorted({learner for learner, _ in pairs} - set(KNOWN))
+    colour = dict(zip([*KNOWN, *others], COLOURS * 9, strict=False))
+    return {pair: (colour[pair[0]], DASHED if pair[1] == "online-gd" else "-") for pair in pairs}
 
 
 @styled
 def online_fit(found: "Comparison") -> Figure:
     """What the next batch cost, as the stream went on."""
-    figure, axes = _axes(found)
+    figure, axes = _run_axes(found)
     for run, (colour, line) in zip(found.runs, looks(found), strict=True):
         curve = run.outcome.curve
         smooth = _smooth(np.log(curve.windowed))
@@ -66,7 +78,7 @@ def online_fit(found: "Comparison") -> Figure:
 @styled
 def retention(found: "Comparison") -> Figure:
     """What the final model pays for the past."""
-    figure, axes = _axes(found)
+    figure, axes = _run_axes(found)
     for run, (colour, line) in zip(found.runs, looks(found), strict=True):
         past = run.outcome.retention
         axes.plot(past.days / 365.25, past.bucket, color=colour, linestyle=line)
@@ -79,7 +91,7 @@ def retention(found: "Comparison") -> Figure:
 @styled
 def cold_start(found: "Comparison") -> Figure:
     """How fast a new user becomes known."""
-    figure, axes = _axes(found)
+    figure, axes = _run_axes(found)
     for run, (colour, line) in zip(found.runs, looks(found), strict=True):
         parts = [part for part in run.outcome.cold_start if part.name.isdigit()]
         numbers = [int(part.name) for part in parts]
@@ -114,14 +126,47 @@ def steps_kept(found: "Comparison") -> Figure:
     return figure
 
 
-def _axes(found: "Comparison") -> tuple[Figure, Axes]:
-    rows = -(-len(found.runs) // 2)
-    figure = blank(2.7 + 0.16 * rows)
+@styled
+def compute(found: "Comparison") -> Figure:
+    """Quality against what it cost: a method that wins by computing more is seen to do so."""
+    look = pair_looks(found)
+    handles = [_handle(*each, marker="o") for each in look.values()]
+    figure, axes = _axes([f"{name_of(a)} × {name_of(b)}" for a, b in look], handles)
+    for pair, (colour, line) in look.items():
+        runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
+        steps = [run.outcome.compute["gradient steps"] for run in runs]
+        values = [run.outcome.test.perplexity for run in runs]
+        fill = "full" if line == "-" else "none"
+        axes.plot(steps, values, "o-", color=colour, fillstyle=fill, linewidth=0.8, markersize=4.5)
+    if found.oracle is not None:
+        axes.axhline(found.oracle, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+        where = ((1, found.oracle), ("axes fraction", "data"))
+        note(axes, "trained offline", where, (0, 2.5), ha="right")
+    _perplexity(axes)
+    axes.set_ylabel("test perplexity (logarithmic)")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    axes.set_xlabel("gradient computations")
+    return figure
+
+
+def _handle(colour: str, line: object, marker: str = "") -> Line2D:
+    fill = "full" if line == "-" else "none"
+    line = "" if marker else line
+    return Line2D([], [], color=colour, linestyle=line, marker=marker, fillstyle=fill)  # type: ignore[arg-type]
+
+
+def _run_axes(found: "Comparison") -> tuple[Figure, Axes]:
+    """Axes with a legend of all runs."""
+    return _axes([run.name for run in found.runs], [_handle(*look) for look in looks(found)])
+
+
+def _axes(names: list[str], handles: list[Line2D]) -> tuple[Figure, Axes]:
+    figure = blank(2.7 + 0.16 * -(-len(names) // 2))
     axes = figure.add_subplot()
-    handles = [Line2D([], [], color=colour, linestyle=line) for colour, line in looks(found)]  # type: ignore[arg-type]
     axes.legend(
         handles,
-        [run.name for run in found.runs],
+        names,
         loc="lower left",
         bbox_to_anchor=(0, 1),
         borderaxespad=0.3,
@@ -165,29 +210,46 @@ def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
     return smooth
 
 
-Draw = Callable[["Comparison"], Figure]
-FIGURES: dict[str, tuple[Draw, str, str]] = {
-    "online-fit": (
+class Kind(NamedTuple):
+    """A kind of figure, and what to say about it."""
+
+    draw: Callable[["Comparison"], Figure]
+    description: str  # for those who cannot see it
+    caption: str
+
+    def block(self, figure: Figure) -> Picture:
+        """A drawn figure for a page."""
+        return Picture(render(figure, "svg").decode(), self.caption, self.description)
+
+
+FIGURES = {
+    "online-fit": Kind(
         online_fit,
         "Perplexity of the next batch against the posts seen so far, a curve for each run",
         "Online fit: what the next batch cost before it was learned from, averaged over a few "
         "hundredths of the stream. Solid: ConGraD, dashed: Online GD.",
     ),
-    "retention": (
+    "retention": Kind(
         retention,
         "Perplexity of the final model on posts of the past, against their age",
         "Retention: what the final model pays for a sample of the posts it has seen, against how "
         "long ago they came; the newest are on the right.",
     ),
-    "cold-start": (
+    "cold-start": Kind(
         cold_start,
         "Perplexity on the first, second, … post of each user",
         "Cold start: what the first posts of a user cost when they came, over all users.",
     ),
-    "steps-kept": (
+    "steps-kept": Kind(
         steps_kept,
         "Shares of the rounds by the number of steps that were kept",
         "Steps kept. Online GD keeps all it takes; ConGraD goes back to what was best on posts "
         "that were held back.",
+    ),
+    "compute": Kind(
+        compute,
+        "Test perplexity of each run against the number of its gradient computations",
+        "Quality against compute: every gradient that was computed counts, also of steps that "
+        "were taken back. Full: ConGraD, hollow: Online GD.",
     ),
 }

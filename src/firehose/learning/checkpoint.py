@@ -54,6 +54,19 @@ class Checkpoints:
         finally:
             os.close(handle)
 
+    def are_held(self) -> bool:
+        """Whether a run is going on with them right now."""
+        if not self.folder.is_dir():
+            return False
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
     def numbers(self) -> list[int]:
         """The checkpoints there are, the oldest first."""
         return sorted(int(path.name[6:]) for path in self.folder.glob("state-*"))

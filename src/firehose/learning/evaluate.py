@@ -15,7 +15,7 @@ from firehose.figures import write_whole
 from firehose.learning.scoring import Costs, costs
 from firehose.models.store import Trained, load
 from firehose.models.users import NOBODY
-from firehose.page import Table
+from firehose.tables import Table
 
 OTHERS = 5  # users whose vectors each user's posts are also scored with, as in the paper
 

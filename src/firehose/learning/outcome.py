@@ -26,7 +26,7 @@ from firehose.learning.metrics import (
     retention,
 )
 from firehose.learning.scoring import Costs
-from firehose.page import Table
+from firehose.tables import Table
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""Experiments: the paper's, and any others."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firehose.cli.app import app, show
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, a TOML file, all, or list.")],
+    corpus: Annotated[Path | None, typer.Option(help="A prepared corpus.")] = None,
+    out: Annotated[Path, typer.Option(help="A folder for runs and reports.")] = Path("reproduced"),
+    scale: Annotated[str, typer.Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
+    seeds: Annotated[int, typer.Option(min=1, help="Each run so many times.")] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time (one for each core).")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the plan, with hours and memory.")
+    ] = False,
+) -> None:
+    """Run an experiment of the paper on any corpus, and show the result beside the published one.
+
+    Runs are shared between experiments and never repeated. Stopped or killed, the same command
+    goes on. What fails is reported, and the rest goes on.
+
+    Examples:
+
+    - `firehose reproduce list`
+
+    - `firehose reproduce steps --corpus corpus --seeds 2 --dry-run`
+
+    - `firehose reproduce all --corpus corpus --seeds 2 --jobs 2 --out results`
+    """
+    from firehose.errors import FirehoseError
+    from firehose.experiments import reproduce as experiments
+    from firehose.page import many
+    from firehose.tables import terminal
+
+    if name == "list":
+        show(terminal(experiments.listing()))
+        return
+    if corpus is None:
+        raise FirehoseError("Name the corpus to play on: --corpus DIR, from `firehose prepare`.")
+    if dry_run:
+        schedule = experiments.make_schedule(name, corpus, out, scale, seeds)
+        show(terminal(experiments.dry_run(schedule, jobs)))
+        return
+    command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}"
+    found = experiments.reproduce(name, corpus, out, scale, seeds, jobs, command)
+    for part in found.parts:
+        show(*map(terminal, part.tables()))
+    show(f"Look at {found.page}")
+    if found.failed:
+        raise FirehoseError(
+            f"{many(len(found.failed), 'run')} failed, as the report says; "
+            "the same command tries again."
+        )

@@ -1,0 +1,116 @@
+"""Jobs done in processes of their own, several at a time; those that are done stay done."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from firehose.errors import Stopped
+from firehose.experiments.jobs import Job, program
+from firehose.figures import write_whole
+from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
+from firehose.progress import say, track
+
+LOOK = 0.5  # seconds between two looks at the processes
+PATIENCE = 120  # seconds that a process has to write its checkpoint when all is to stop
+
+
+@dataclass
+class Working:
+    """A job with the process that does it."""
+
+    job: Job
+    commands: list[list[str]]
+    process: subprocess.Popen[bytes] = field(init=False)
+    begun: float = field(default_factory=time.monotonic)
+
+    def next(self, environment: dict[str, str]) -> None:
+        """Start the next of its commands."""
+        with self.job.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                program(self.commands.pop(0)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches us, and we tell them
+            )
+
+
+def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
+    """Do all jobs that are not done; returns why, for each that failed, by its key.
+
+    What begins with the result of a failed job fails, too; the rest goes on. What another
+    process is doing already is waited for.
+    """
+    waiting = [job for job in jobs if not job.is_done]
+    if len(waiting) < len(jobs):
+        say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already.")
+    failed: dict[str, str] = {}
+    finished = _finish(waiting, at_once, failed)
+    for job in track(finished, len(waiting), "runs", lambda: ""):
+        if job.key in failed:
+            say(f"{job.name} failed: {failed[job.key]}")
+    return failed
+
+
+def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterator[Job]:
+    """The jobs, as they come to an end."""
+    threads = str(max((os.cpu_count() or 1) // at_once, 1))
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+    working: list[Working] = []
+    with _told_to_stop(working) as request:
+        while waiting or working:
+            for job in [j for j in waiting if j.start and j.start.key in failed]:
+                failed[job.key] = f"{job.start.name if job.start else ''} failed"
+                waiting.remove(job)
+                yield job
+            ready = [job for job in waiting if not job.start or job.start.is_done]
+            free = [job for job in ready if not Checkpoints(job.checkpoints).are_held()]
+            for job in free[: at_once - len(working)]:
+                waiting.remove(job)
+                if job.is_done:  # by another process, meanwhile
+                    yield job
+                    continue
+                write_whole(job.recipe, job.settings.to_toml().encode())
+                working.append(Working(job, job.commands()))
+                working[-1].next(environment)
+            time.sleep(LOOK)
+            if request.made:
+                raise Stopped("Stopped; the same command goes on from there.")
+            for each in [w for w in working if w.process.poll() is not None]:
+                if each.process.returncode == 0 and each.commands:
+                    each.next(environment)
+                    continue
+                working.remove(each)
+                if each.process.returncode != 0 or not each.job.is_done:
+                    failed[each.job.key] = last_words(each.job.log)
+                else:
+                    say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
+                yield each.job
+
+
+@contextmanager
+def _told_to_stop(working: list[Working]) -> Iterator[Request]:
+    """Whatever ends us ends them: each writes its checkpoint first."""
+    with stop_requests() as request:
+        try:
+            yield request
+        finally:
+            for each in working:
+                each.process.terminate()
+            for each in working:
+                try:
+                    each.process.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    each.process.kill()
+
+
+def last_words(log: Path) -> str:
+    """The error a job ended with."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return (errors or [line for line in lines if line.strip()] or ["it said nothing"])[-1]

@@ -1,0 +1,194 @@
+"""The runs of experiments as jobs: each known by what it is, so that none is done twice."""
+
+import hashlib
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from firehose.config import merge, read_recipe
+from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError
+from firehose.experiments.recipe import Experiment, Runs
+from firehose.extensions import load_class
+from firehose.learning.parts import make_learner
+from firehose.learning.settings import Settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training or one game."""
+
+    kind: Literal["pretrain", "offline", "play"]
+    settings: Settings
+    corpus: Corpus
+    store: Path  # the folder of all jobs
+    start: "Job | None" = None  # makes the model that this one begins with
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """All that its result depends on."""
+        tables = self.settings.public()
+        model = dict(tables["model"])
+        if self.kind == "pretrain":
+            del model["architecture"]
+        identity = {
+            "kind": self.kind,
+            "corpus": {name: file.sha256 for name, file in self.corpus.manifest.files.items()},
+            "start": self.start.key if self.start else None,
+            "model": model,
+            self.kind: tables[self.kind],
+        }
+        learner = self.settings.play.learner
+        if self.kind == "play" and ":" in learner:
+            file = inspect.getfile(load_class(learner, "learner"))
+            identity["learner"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        return identity
+
+    @cached_property
+    def key(self) -> str:
+        """A short name for the identity."""
+        text = json.dumps(self.identity, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def seed(self) -> int:
+        """Of everything random in it."""
+        seed: int = getattr(self.settings, self.kind).seed
+        return seed
+
+    @cached_property
+    def name(self) -> str:
+        """For people and folders."""
+        play, architecture = self.settings.play, self.settings.model.architecture
+        learner = play.learner.rpartition(":")[2]
+        parts = {
+            "pretrain": ["pretrain"],
+            "offline": ["offline", architecture],
+            "play": [learner, play.optimizer, f"{play.steps}-steps"],
+        }[self.kind]
+        return "-".join([*parts, f"seed-{self.seed}", self.key])
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """The settings that it depends on, by their dotted names, as texts; without the seed."""
+        tables = {name: self.settings.public()[name] for name in ("model", self.kind)}
+        flat = dict(_flat(tables))
+        del flat[f"{self.kind}.seed"]
+        return {"kind": self.kind} | flat
+
+    @property
+    def folder(self) -> Path:
+        """Where its result is."""
+        return self.store / self.name
+
+    @property
+    def model(self) -> Path:
+        """Where the model it makes is."""
+        return self.folder if self.kind == "pretrain" else self.folder / "model"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        last = {"pretrain": "model.json", "offline": "users.parquet", "play": "result.json"}
+        return (self.folder / last[self.kind]).is_file()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where its state is while it is being done."""
+        if self.kind == "play":
+            return self.folder / "checkpoints"
+        return self.model.parent / f"{self.model.name}.training"
+
+    @property
+    def recipe(self) -> Path:
+        """Its settings, for anybody to run it by hand."""
+        return self.store / f"{self.name}.toml"
+
+    @property
+    def log(self) -> Path:
+        """What it said."""
+        return self.store / f"{self.name}.log"
+
+    def commands(self) -> list[list[str]]:
+        """What does it, one after another: also what goes on where an earlier attempt stopped."""
+        corpus, recipe = str(self.corpus.path), ["--recipe", str(self.recipe)]
+        begin = ["--from", str(self.start.model)] if self.start else []
+        if self.kind == "play":
+            if (self.folder / "run.json").is_file():
+                return [["resume", str(self.folder)]]
+            return [["play", corpus, *begin, *recipe, "--out", str(self.folder)]]
+        train = [self.kind, corpus, *begin, *recipe, "--out", str(self.model)]
+        if self.kind == "pretrain":
+            return [train]
+        values = ["--out", str(self.folder / "users.parquet")]
+        score = ["evaluate", str(self.model), corpus, *values]
+        return [*([] if (self.model / "model.json").is_file() else [train]), score]
+
+
+def program(command: list[str]) -> list[str]:
+    """A command of Firehose as a process to start."""
+    return [sys.executable, "-m", "firehose", *command]
+
+
+def spelled(command: list[str]) -> str:
+    """A command as one would type it."""
+    return shlex.join(["firehose", *command])
+
+
+def make_jobs(
+    experiment: Experiment, corpus: Corpus, scale: str | Path, seeds: int, store: Path
+) -> list[Job]:
+    """The jobs of an experiment, or a sentence about what is wrong with one of them."""
+    base = read_recipe(scale)
+    origin = f"{experiment.title!r} at scale {scale}"
+    start = None
+    if corpus.manifest.posts.get("pretrain"):
+        start = Job("pretrain", Settings.of(base, str(scale)), corpus, store)
+    jobs = []
+    for runs in experiment.runs:
+        for combination in runs.combinations():
+            for seed in range(seeds):
+                settings = _settings(base, runs, combination, seed, origin)
+                jobs.append(Job(runs.kind, settings, corpus, store, start))
+    return jobs
+
+
+def _settings(
+    base: Mapping[str, Any], runs: Runs, combination: Mapping[str, Any], seed: int, origin: str
+) -> Settings:
+    values = dict(base)
+    for name, value in (*combination.items(), (f"{runs.kind}.seed", seed)):
+        nested: Any = value
+        for part in reversed(name.split(".")):
+            nested = {part: nested}
+        values = merge(values, nested)
+    settings = Settings.of(values, origin)
+    if runs.kind == "play":
+        make_learner(settings.play)  # or say what is wrong with it
+    return settings
+
+
+def with_starts(jobs: list[Job]) -> list[Job]:
+    """The jobs and those they begin with, each once, in an order in which they can be done."""
+    found: dict[str, Job] = {}
+    for job in jobs:
+        for each in (job.start, job):
+            if each and found.setdefault(each.key, each).identity != each.identity:
+                raise FirehoseError(f"Two different jobs are called {each.key}.")
+    return sorted(found.values(), key=lambda job: job.start is not None)
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    flat = []
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            flat += _flat(value, f"{prefix}{name}.")
+        else:
+            flat.append((prefix + name, str(value)))
+    return flat

@@ -1,0 +1,54 @@
+"""Settings and measures in the words of people."""
+
+from collections.abc import Mapping, Sequence
+
+VALUES = {
+    "online-gd": "Online GD",
+    "congrad": "ConGraD",
+    "a-gem": "A-GEM",
+    "online-only": "online only",
+    "replay-only": "replay only",
+    "mixed-replay": "mixed replay",
+    "offline": "offline oracle",
+    "agnostic": "user-agnostic",
+    "encoder": "multi-task encoder",
+    "decoder": "multi-task decoder",
+    "adapters": "residual adapters",
+    "fifo": "FIFO",
+    "reservoir": "reservoir",
+    "stratified": "stratified",
+}
+PATTERNS = {
+    "play.steps": "K = {}",
+    "play.rate": "rate {}",
+    "play.validation.per_user": "{} held back",
+    "play.memory.per_user": "{} remembered",
+}
+MEASURES = {
+    "test": "test",
+    "online": "online",
+    "validation": "validation",
+    "past": "past",
+    "old": "old",
+    "recent": "recent",
+    "forgetting": "old : recent",
+    "crossed": "as others",
+}
+
+
+def name_of(value: str, setting: str = "") -> str:
+    """A setting's value, so that it can stand alone."""
+    if value in VALUES:
+        return VALUES[value]
+    if ":" in value:  # a class of the user's
+        return value.rpartition(":")[2]
+    if not setting:
+        return value
+    pattern = PATTERNS.get(setting, setting.rpartition(".")[2].replace("_", " ") + " {}")
+    return pattern.format(value)
+
+
+def label(facts: Mapping[str, str], settings: Sequence[str]) -> str:
+    """A run by some of its settings."""
+    names = [name_of(facts[setting], setting) for setting in settings if setting in facts]
+    return ", ".join(names) or VALUES.get(facts["kind"], facts["kind"])

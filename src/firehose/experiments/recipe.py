@@ -1,0 +1,129 @@
+"""An experiment as a TOML file: the runs, what varies among them, and what is shown of them.
+
+::
+
+    title = "Number of steps"
+
+    [[runs]]                        # every combination of what varies
+    [runs.vary]
+    "play.optimizer" = ["online-gd", "congrad"]
+    "play.steps" = [1, 3]
+
+    [[tables]]                      # a cell is the mean over seeds
+    rows = ["play.optimizer"]
+    columns = ["play.steps"]
+
+    [[claims]]                      # one perplexity is lower than another
+    says = "ConGraD is better."
+    lower = { "play.optimizer" = "congrad" }
+    higher = { "play.optimizer" = "online-gd" }
+    within = ["play.steps"]
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from firehose.config import RECIPES, Section, Texts, nearest, read_toml
+from firehose.errors import FirehoseError
+
+HOME = RECIPES / "experiments"
+
+Kind = Literal["play", "offline"]
+Shown = Literal["test", "online", "validation", "past", "old", "recent", "forgetting", "crossed"]
+Drawn = Literal["online-fit", "retention", "cold-start", "steps-kept", "compute"]
+
+
+def _alternatives(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+Choice = Annotated[tuple[str, ...], BeforeValidator(_alternatives)]  # any of these values
+Selection = dict[str, Choice]  # settings, and what they may be
+
+
+class Runs(Section):
+    """A grid of runs: every combination of what varies, with some settings fixed."""
+
+    kind: Kind = "play"
+    set: dict[str, Any] = Field(default={})
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """Settings of each run, by their dotted names."""
+        for values in itertools.product(*self.vary.values()):
+            yield self.set | dict(zip(self.vary, values, strict=True))
+
+
+class TablePlan(Section):
+    """A table: which settings name its rows and columns, and what is in its cells."""
+
+    title: str = ""
+    rows: Annotated[Texts, Field(min_length=1)]
+    columns: Texts = ()
+    measures: Annotated[tuple[Shown, ...], Field(min_length=1)] = ("test",)
+    published: dict[str, Any] = Field(default={})  # by row, column and measure
+
+
+class FigurePlan(Section):
+    """One of the figures there are."""
+
+    draw: Drawn
+
+
+class ClaimPlan(Section):
+    """Something the paper says: one perplexity is lower than another, or the same.
+
+    Runs that fit ``lower`` are compared with those that fit ``higher`` and agree with them in
+    everything in ``within``. ``same`` is how far apart they may be, as a share, to be equal.
+    """
+
+    says: str
+    measure: Shown = "test"
+    lower: Selection
+    higher: Selection
+    higher_measure: Shown | None = None  # the same as ``measure``
+    within: Texts = ()
+    same: float | None = Field(default=None, gt=0)
+
+
+class Experiment(Section):
+    """Runs, and what is shown of them."""
+
+    title: str
+    about: str = ""
+    runs: tuple[Runs, ...] = ()
+    tables: tuple[TablePlan, ...] = ()
+    figures: tuple[FigurePlan, ...] = ()
+    claims: tuple[ClaimPlan, ...] = ()
+    experiments: Texts = ()  # instead: all of these
+
+
+def known() -> dict[str, Experiment]:
+    """The experiments that come with Firehose."""
+    return {path.stem: _read(path) for path in sorted(HOME.glob("*.toml"))}
+
+
+def read_experiments(name: str | Path) -> dict[str, Experiment]:
+    """One that comes with Firehose, by its name, or any TOML file; several, where it says so."""
+    path = Path(name) if Path(name).suffix == ".toml" else HOME / f"{name}.toml"
+    if path.parent == HOME and not path.is_file():
+        names = [file.stem for file in sorted(HOME.glob("*.toml"))]
+        raise FirehoseError(
+            f"There is no experiment {str(name)!r}: {nearest(str(name), names)} "
+            "A file's name ends in .toml."
+        )
+    experiment = _read(path)
+    if not experiment.experiments and not experiment.runs:
+        raise FirehoseError(f"{path} has no runs; give it a [[runs]] table.")
+    found: dict[str, Experiment] = {}
+    for part in experiment.experiments:
+        found |= read_experiments(part)
+    return found or {path.stem: experiment}
+
+
+def _read(path: Path) -> Experiment:
+    return Experiment.of(read_toml(path), str(path))

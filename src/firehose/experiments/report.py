@@ -1,0 +1,265 @@
+"""The result of experiments: one page, and every table, figure and run as a file."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.data.corpus import Corpus
+from firehose.experiments.compare import Comparison, Played
+from firehose.experiments.curves import FIGURES
+from firehose.experiments.jobs import Job
+from firehose.experiments.ledger import Group, compute, groups
+from firehose.experiments.naming import label
+from firehose.experiments.recipe import Experiment, Shown
+from firehose.experiments.showing import Checked, check, table, varying
+from firehose.figures import save, write_whole
+from firehose.learning.metrics import Curve, Retention, Slice
+from firehose.learning.outcome import Outcome
+from firehose.learning.run import read_run
+from firehose.machine import machine
+from firehose.models.store import read_card
+from firehose.page import Block, Heading, Paragraph, many, page
+from firehose.tables import Table, as_csv, latex, markdown
+
+FORMS = {"md": markdown, "csv": as_csv, "tex": latex}
+MEASURED: tuple[Shown, ...] = (
+    "online", "validation", "test", "past", "old", "recent", "forgetting", "crossed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of a report, with the runs it has."""
+
+    name: str
+    experiment: Experiment
+    jobs: list[Job]
+
+    def tables(self) -> list[Table]:
+        """With what is done so far."""
+        found = groups(self.jobs)
+        return [table(plan, found) for plan in self.experiment.tables] if found else []
+
+    def claims(self) -> list[Checked]:
+        """What the paper says, and what is seen here."""
+        found, varies = groups(self.jobs), varying(self.jobs)
+        return [check(plan, found, varies) for plan in self.experiment.claims]
+
+    def comparison(self, corpus: Corpus) -> Comparison:
+        """The games, seeds averaged, to be drawn."""
+        found = groups(self.jobs)
+        varies = varying([job for job in self.jobs if job.kind == "play"])
+        runs = [
+            Played(
+                label(group.facts, varies),
+                group.facts["play.learner"],
+                group.facts["play.optimizer"],
+                averaged(group.outcomes()),
+            )
+            for group in found
+            if group.facts["kind"] == "play"
+        ]
+        oracles = [g.value("test") for g in found if g.facts["kind"] == "offline"]
+        manifest = corpus.manifest
+        posts = manifest.posts["train"]
+        floors = manifest.floor or {}
+        oracle = oracles[0].mean if oracles and oracles[0] else None
+        return Comparison(corpus.name, manifest.users, posts, floors, runs, oracle)
+
+
+def write(
+    out: Path, corpus: Corpus, parts: Sequence[Part], failed: dict[str, str], command: str
+) -> Path:
+    """Write the page and all files; each whole. Returns the page."""
+    checked = [(part, part.claims()) for part in parts]
+    blocks: list[Block] = [*_about(corpus, parts, failed), *_summary(checked)]
+    for part, claims in checked:
+        blocks += [Heading(part.experiment.title), Paragraph(part.experiment.about)]
+        for number, made in enumerate(part.tables(), 1):
+            blocks.append(made)
+            for form, text in FORMS.items():
+                path = out / "tables" / f"{part.name}-{number}.{form}"
+                write_whole(path, text(made).encode())
+        comparison = part.comparison(corpus)
+        for plan in part.experiment.figures if comparison.runs else ():
+            figure = FIGURES[plan.draw].draw(comparison)
+            blocks.append(FIGURES[plan.draw].block(figure))
+            save(figure, out / "figures" / f"{part.name}-{plan.draw}")
+        if claims:
+            blocks.append(_details(claims))
+    jobs = {job.key: job for part in parts for job in part.jobs if job.is_done}
+    for job in jobs.values():
+        write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
+    write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
+    title = " · ".join(part.experiment.title for part in parts[:1]) if len(parts) == 1 else "All"
+    content = page(_title(parts, title), _one_line(corpus, jobs.values()), blocks, command)
+    write_whole(out / "index.html", content.encode())
+    return out / "index.html"
+
+
+def _title(parts: Sequence[Part], single: str) -> str:
+    return single if len(parts) == 1 else "Drinking from a firehose, again"
+
+
+def _one_line(corpus: Corpus, jobs: Any) -> str:
+    seeds = len({job.seed for job in jobs})
+    return (
+        f"{many(len(jobs), 'run')} with {many(seeds, 'seed')} on {corpus.name}: "
+        f"{many(corpus.manifest.posts['train'], 'post')} by {many(corpus.manifest.users, 'user')}."
+    )
+
+
+def _about(corpus: Corpus, parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
+    """What was run, where, and what did not work."""
+    here = machine()
+    jobs = {job.key: job for part in parts for job in part.jobs}
+    done = [job for job in jobs.values() if job.is_done]
+    hours = sum(_seconds(job) for job in done) / 3600
+    some = next(iter(jobs.values())).settings.model.shape
+    blocks: list[Block] = [
+        Heading("What was run"),
+        Paragraph(
+            f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
+            f"{here['processor']} with {here['cores']} cores, torch {here['torch']}. The model has "
+            f"{some.layers} layers of {some.d_model}, the vocabulary "
+            f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
+            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: not "
+            "to be met, but to be compared in their order."
+        ),
+    ]
+    if failed:
+        rows = [[jobs[key].name, why] for key, why in failed.items() if key in jobs]
+        blocks.append(Table(["failed", "why"], rows, "Runs that failed", labels=2))
+    return blocks
+
+
+def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
+    rows = [[claim.says, claim.verdict] for _, claims in checked for claim in claims]
+    if not rows:
+        return []
+    explained = Paragraph(
+        "A claim holds where 95 of 100 samples of users and seeds agree with it; it does not hold "
+        "where they agree on the opposite; otherwise it is undecided."
+    )
+    return [
+        Heading("What the paper says, and what is seen here"),
+        explained,
+        Table(["claim", "here"], rows, labels=2),
+    ]
+
+
+def _details(claims: list[Checked]) -> Table:
+    words = {"yes": "yes", "no": "no", "open": "undecided"}
+    rows = [
+        [
+            claim.says if number == 0 else "",
+            f"{each.lower}" if each.lower == each.higher else f"{each.lower} : {each.higher}",
+            _percent(each.difference.change),
+            f"{_percent(each.difference.low)} to {_percent(each.difference.high)}",
+            words[each.answer],
+        ]
+        for claim in claims
+        for number, each in enumerate(claim.compared)
+    ]
+    heads = ["claim", "compared", "change", "95 % of samples", "so?"]
+    return Table(heads, rows, "The comparisons behind the claims", labels=2)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.1f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """Everything about a run that is done, as plain values."""
+    if job.kind == "play":
+        card = read_run(job.folder)
+        made = {"version": card["version"], "machine": card["machine"]}
+        result: dict[str, Any] = Outcome.read(job.folder).public()
+    else:
+        made = {"version": read_card(job.model).version}
+        result = {"history": read_card(job.model).origin["history"]}
+    own = Group(job.facts, (job,))
+    values = {measure: own.value(measure) for measure in MEASURED}
+    return {
+        "name": job.name,
+        "kind": job.kind,
+        "seed": job.seed,
+        **made,
+        "settings": {name: job.settings.public()[name] for name in ("model", job.kind)},
+        "begins with": job.start.name if job.start else None,
+        "compute": compute(job),
+        "perplexity": {name: value.mean for name, value in values.items() if value},
+        "result": result,
+    }
+
+
+def _claim(part: Part, claim: Checked) -> dict[str, Any]:
+    compared = [
+        {**dataclasses.asdict(each), "difference": each.difference._asdict()}
+        for each in claim.compared
+    ]
+    return {
+        "experiment": part.name,
+        "says": claim.says,
+        "measure": claim.measure,
+        "here": claim.verdict,
+        "compared": compared,
+    }
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+
+
+def _seconds(job: Job) -> float:
+    return sum(v for name, v in compute(job).items() if name.startswith("seconds"))
+
+
+def averaged(outcomes: Sequence[Outcome]) -> Outcome:
+    """One outcome for several seeds: perplexities averaged as losses, rounds added up."""
+    first = outcomes[0]
+    longest = max(len(outcome.kept) for outcome in outcomes)
+    kept = np.zeros(longest, int)
+    for outcome in outcomes:
+        kept[: len(outcome.kept)] += outcome.kept
+    curves = [outcome.curve for outcome in outcomes]
+    pasts = [outcome.retention for outcome in outcomes]
+    return dataclasses.replace(
+        first,
+        test=_mean_slice([outcome.test for outcome in outcomes]),
+        online=_mean_slice([outcome.online for outcome in outcomes]),
+        curve=Curve(
+            first.curve.posts,
+            _mean([curve.running for curve in curves]),
+            _mean([curve.windowed for curve in curves]),
+        ),
+        retention=Retention(
+            first.retention.days,
+            _mean([past.bucket for past in pasts]),
+            _mean([past.back_to for past in pasts]),
+        ),
+        cold_start=[
+            _mean_slice(slices)
+            for slices in zip(*(outcome.cold_start for outcome in outcomes), strict=True)
+        ],
+        kept=kept.tolist(),
+    )
+
+
+def _mean(perplexities: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = np.exp(np.mean(np.log(perplexities), 0))
+    return mean
+
+
+def _mean_slice(slices: Sequence[Slice]) -> Slice:
+    value, low, high = (
+        float(np.exp(np.mean([np.log(getattr(each, name)) for each in slices])))
+        for name in ("perplexity", "low", "high")
+    )
+    return slices[0]._replace(perplexity=value, low=low, high=high)

@@ -1,0 +1,111 @@
+"""Experiments from their recipes to a report."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from firehose.data.corpus import Corpus, open_corpus
+from firehose.errors import FirehoseError
+from firehose.experiments.calibrate import Estimate, estimate
+from firehose.experiments.execute import execute
+from firehose.experiments.jobs import Job, make_jobs, with_starts
+from firehose.experiments.recipe import known, read_experiments
+from firehose.experiments.report import Part, write
+from firehose.experiments.showing import refuse_unclear
+from firehose.figures import compact
+from firehose.page import many
+from firehose.progress import announce
+from firehose.tables import Table
+
+
+class Reproduction(NamedTuple):
+    """What was done, and where to look at it."""
+
+    page: Path
+    parts: list[Part]
+    failed: dict[str, str]  # why, by the job's key
+
+
+class Schedule(NamedTuple):
+    """What is to be done."""
+
+    corpus: Corpus
+    out: Path
+    parts: list[Part]
+    jobs: list[Job]  # of all parts together, each once
+
+    def table(self, estimates: list[Estimate], at_once: int) -> Table:
+        """For people who want to know before they begin."""
+        rows = [
+            [e.job.name, "done" if e.job.is_done else f"{e.hours:.2f}", f"{e.memory / 2**20:,.0f}"]
+            for e in estimates
+        ]
+        left = [e for e in estimates if not e.job.is_done]
+        hours = sum(e.hours for e in left) / at_once
+        most = sum(sorted((e.memory for e in estimates), reverse=True)[:at_once])
+        rows.append([f"all, {at_once} at a time", f"{hours:.2f}", f"{most / 2**20:,.0f}"])
+        title = f"{many(len(left), 'run')} to do, {len(estimates) - len(left)} done"
+        return Table(["", "hours", "MB"], rows, title)
+
+
+def make_schedule(
+    name: str | Path,
+    corpus: Corpus | str | Path,
+    out: str | Path = "reproduced",
+    scale: str | Path = "laptop",
+    seeds: int = 3,
+) -> Schedule:
+    """The jobs of experiments; whatever is wrong with any of them is refused here."""
+    opened = open_corpus(corpus)
+    if seeds < 1:
+        raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
+    parts = []
+    for each, experiment in read_experiments(name).items():
+        jobs = make_jobs(experiment, opened, scale, seeds, Path(out) / "runs")
+        refuse_unclear(experiment, jobs)
+        parts.append(Part(each, experiment, jobs))
+    jobs = with_starts([job for part in parts for job in part.jobs])
+    return Schedule(opened, Path(out), parts, jobs)
+
+
+def reproduce(
+    name: str | Path,
+    corpus: Corpus | str | Path,
+    out: str | Path = "reproduced",
+    scale: str | Path = "laptop",
+    seeds: int = 3,
+    jobs: int | None = None,
+    command: str = "firehose.reproduce(…)",
+) -> Reproduction:
+    """Run an experiment, by name or from a TOML file, and report on it.
+
+    Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
+    needs it, and one that was stopped goes on. The report goes to ``out/NAME``.
+    """
+    schedule = make_schedule(name, corpus, out, scale, seeds)
+    failed = execute(schedule.jobs, jobs or cores())
+    with announce("drawing"):
+        page = write(
+            schedule.out / Path(name).stem, schedule.corpus, schedule.parts, failed, command
+        )
+    return Reproduction(page, schedule.parts, failed)
+
+
+def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
+    """What would be done, with hours and memory from a short measurement."""
+    at_once = jobs or cores()
+    return schedule.table(estimate(schedule.jobs, max(cores() // at_once, 1)), at_once)
+
+
+def cores() -> int:
+    """As many as there are."""
+    return os.cpu_count() or 1
+
+
+def listing() -> Table:
+    """The experiments that come with Firehose."""
+    rows = []
+    for name, experiment in known().items():
+        runs = sum(len(list(grid.combinations())) for grid in experiment.runs)
+        rows.append([name, experiment.title, compact(runs) if runs else "of these"])
+    return Table(["experiment", "what it shows", "runs a seed"], rows, labels=2)
