@@ -1,4 +1,4 @@
-"""Experiments: the paper's, and any others."""
+"""Reports: on one run, on several, on the experiments of the paper and any others."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,44 @@ from typing import Annotated
 import typer
 
 from firehose.cli.app import app, show
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs on one corpus.")],
+    out: Annotated[Path, typer.Option(help="A folder for the page and the figures.")],
+) -> None:
+    """Put runs beside each other: a table, and one HTML page with curves.
+
+    Example: `firehose compare runs/* --out comparison`
+    """
+    _compare(runs, out, f"firehose compare {' '.join(map(str, runs))} --out {out}")
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the page and the figures (RUN/report).")
+    ] = None,
+) -> None:
+    """Show one run: an HTML page with its tables and curves.
+
+    Example: `firehose report run`
+    """
+    _compare([run], out or run / "report", f"firehose report {run}")
+
+
+def _compare(runs: list[Path], out: Path, command: str) -> None:
+    from firehose.experiments.compare import compare as read
+    from firehose.experiments.compare import write
+    from firehose.progress import announce
+    from firehose.tables import terminal
+
+    found = read(runs)
+    with announce("drawing"):
+        page, *_ = write(found, out, command)
+    show(terminal(found.table()), f"Look at {page}")
 
 
 @app.command()

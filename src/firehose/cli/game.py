@@ -71,23 +71,3 @@ def _report(outcome: "Outcome", run: Path) -> None:
     from firehose.tables import terminal
 
     show(*map(terminal, outcome.tables()), f"All of it is in {run / 'result.json'}")
-
-
-@app.command()
-def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs on one corpus.")],
-    out: Annotated[Path, typer.Option(help="A folder for the page and the figures.")],
-) -> None:
-    """Put runs beside each other: a table, and one HTML page with curves.
-
-    Example: `firehose compare runs/* --out comparison`
-    """
-    from firehose.experiments.compare import compare as read
-    from firehose.experiments.compare import write
-    from firehose.progress import announce
-    from firehose.tables import terminal
-
-    found = read(runs)
-    with announce("drawing"):
-        page, *_ = write(found, out, f"firehose compare {' '.join(map(str, runs))} --out {out}")
-    show(terminal(found.table()), f"Look at {page}")

@@ -1,4 +1,4 @@
-"""Runs beside each other: one page with their tables and curves."""
+"""Runs beside each other, or one alone: a page with their tables and curves."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,6 +99,8 @@ def write(found: Comparison, out: Path, command: str) -> list[Path]:
     ]
     blocks += [FIGURES[name].block(figure) for name, figure in drawn.items()]
     blocks += [Heading("Slices"), *_slices(found)]
+    if len(found.runs) == 1:
+        blocks += [Heading("In full"), *found.runs[0].outcome.tables()]
     summary = (
         f"{many(len(found.runs), 'run')} on a stream of {many(found.posts, 'post')} by "
         f"{many(found.users, 'user')}."

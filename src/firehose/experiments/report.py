@@ -15,7 +15,7 @@ from firehose.experiments.compare import Comparison, Played
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group, compute, groups
-from firehose.experiments.naming import label
+from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
 from firehose.experiments.showing import Checked, check, table, varying
 from firehose.figures import save, write_whole
@@ -91,23 +91,18 @@ def write(
             figure = FIGURES[plan.draw].draw(comparison)
             blocks.append(FIGURES[plan.draw].block(figure))
             save(figure, out / "figures" / f"{part.name}-{plan.draw}")
-        if claims:
-            blocks.append(_details(claims))
+        blocks += [_details(claim) for claim in claims]
     jobs = {job.key: job for part in parts for job in part.jobs if job.is_done}
     for job in jobs.values():
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
-    title = " · ".join(part.experiment.title for part in parts[:1]) if len(parts) == 1 else "All"
-    content = page(_title(parts, title), _one_line(corpus, jobs.values()), blocks, command)
+    title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
+    content = page(title, _one_line(corpus, list(jobs.values())), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
 
 
-def _title(parts: Sequence[Part], single: str) -> str:
-    return single if len(parts) == 1 else "Drinking from a firehose, again"
-
-
-def _one_line(corpus: Corpus, jobs: Any) -> str:
+def _one_line(corpus: Corpus, jobs: Sequence[Job]) -> str:
     seeds = len({job.seed for job in jobs})
     return (
         f"{many(len(jobs), 'run')} with {many(seeds, 'seed')} on {corpus.name}: "
@@ -127,7 +122,7 @@ def _about(corpus: Corpus, parts: Sequence[Part], failed: dict[str, str]) -> lis
         Paragraph(
             f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
             f"{here['processor']} with {here['cores']} cores, torch {here['torch']}. The model has "
-            f"{some.layers} layers of {some.d_model}, the vocabulary "
+            f"{many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
             f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
             "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: not "
             "to be met, but to be compared in their order."
@@ -154,21 +149,20 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
     ]
 
 
-def _details(claims: list[Checked]) -> Table:
+def _details(claim: Checked) -> Table:
+    """The comparisons behind a claim."""
     words = {"yes": "yes", "no": "no", "open": "undecided"}
     rows = [
         [
-            claim.says if number == 0 else "",
-            f"{each.lower}" if each.lower == each.higher else f"{each.lower} : {each.higher}",
+            each.label,
             _percent(each.difference.change),
             f"{_percent(each.difference.low)} to {_percent(each.difference.high)}",
             words[each.answer],
         ]
-        for claim in claims
-        for number, each in enumerate(claim.compared)
+        for each in claim.compared
     ]
-    heads = ["claim", "compared", "change", "95 % of samples", "so?"]
-    return Table(heads, rows, "The comparisons behind the claims", labels=2)
+    title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
+    return Table([MEASURES[claim.measure], "change", "95 % of samples", "so?"], rows, title)
 
 
 def _percent(share: float) -> str:
@@ -201,7 +195,7 @@ def describe(job: Job) -> dict[str, Any]:
 
 def _claim(part: Part, claim: Checked) -> dict[str, Any]:
     compared = [
-        {**dataclasses.asdict(each), "difference": each.difference._asdict()}
+        {"runs": each.label, "answer": each.answer, **each.difference._asdict()}
         for each in claim.compared
     ]
     return {

@@ -101,8 +101,7 @@ def _cell(value: Value | None, published: float | None) -> Cell:
 class Compared:
     """Two groups of runs, and what the comparison says of a claim."""
 
-    lower: str
-    higher: str
+    label: str
     difference: Difference
     answer: Answer
 
@@ -136,9 +135,17 @@ def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Che
             other = plan.higher_measure or plan.measure
             if found_here := difference(low, high, plan.measure, other):
                 answer = _answer(found_here, plan.same)
-                names = label(low.facts, varies), label(high.facts, varies)
-                compared.append(Compared(*names, found_here, answer))
+                compared.append(Compared(_versus(low, high, varies), found_here, answer))
     return Checked(plan.says, plan.measure, tuple(compared))
+
+
+def _versus(low: Group, high: Group, varies: Sequence[str]) -> str:
+    """What two groups share, and in what they differ."""
+    shared = [name for name in varies if low.facts.get(name) == high.facts.get(name)]
+    differing = [name for name in varies if name not in shared]
+    common = label(low.facts, shared) if any(name in low.facts for name in shared) else ""
+    sides = " : ".join(label(group.facts, differing) for group in (low, high))
+    return ", ".join(filter(None, [common, sides if differing else ""]))
 
 
 def _answer(found: Difference, same: float | None) -> Answer:
