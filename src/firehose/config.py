@@ -137,6 +137,8 @@ def _owner(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | N
     """The section class that ``path`` leads to, where the annotations tell."""
     owner: type[BaseModel] | None = section
     for part in path:
+        if part.isdigit():  # an element of what came before
+            continue
         field = owner.model_fields.get(part) if owner else None
         found = [
             kind
@@ -148,8 +150,8 @@ def _owner(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | N
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, or the annotation alone."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+    """The alternatives of a union, what a tuple is of, or the annotation alone."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple):
         return typing.get_args(annotation)
     return (annotation,)
 

@@ -33,13 +33,13 @@ class Job:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """All that its result depends on."""
-        tables = self.settings.public()
+        tables, files = self.settings.public(), self.corpus.manifest.files
         model = dict(tables["model"])
         if self.kind == "pretrain":
             del model["architecture"]
         identity = {
             "kind": self.kind,
-            "corpus": {name: file.sha256 for name, file in self.corpus.manifest.files.items()},
+            "corpus": {name: f.sha256 for name, f in files.items() if name != "config.toml"},
             "start": self.start.key if self.start else None,
             "model": model,
             self.kind: tables[self.kind],

@@ -1,0 +1,170 @@
+"""Jobs: known by what they are, refused before anything runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import prepared, simple_posts
+from firehose.config import RECIPES
+from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError
+from firehose.experiments.jobs import Job, make_jobs, spelled, with_starts
+from firehose.experiments.recipe import Experiment, known, read_experiments
+from firehose.experiments.reproduce import listing, make_schedule
+from small_experiments import RECIPE, tiny_scale
+
+LEARNER = """
+from firehose.learning.learners import OnlineOnly
+
+class Mine(OnlineOnly):
+    pass
+"""
+
+
+def jobs_of(text: str, corpus: Corpus, folder: Path, seeds: int = 1) -> list[Job]:
+    (folder / "mine.toml").write_text(text)
+    (experiment,) = read_experiments(folder / "mine.toml").values()
+    return make_jobs(experiment, corpus, tiny_scale(folder), seeds, folder / "runs")
+
+
+def test_every_combination_once_a_seed(tmp_path: Path, small_corpus: Corpus) -> None:
+    jobs = jobs_of(RECIPE, small_corpus, tmp_path, seeds=2)
+    assert len(jobs) == (2 * 2 + 1) * 2 == len({job.key for job in jobs})
+    assert [job.seed for job in jobs] == [0, 1] * 5
+    settings = [(job.kind, job.settings.play.optimizer, job.settings.play.steps) for job in jobs]
+    assert settings[::2] == [
+        ("play", "online-gd", 1),
+        ("play", "online-gd", 2),
+        ("play", "congrad", 1),
+        ("play", "congrad", 2),
+        ("offline", "congrad", 2),
+    ]
+
+
+def test_the_same_run_of_two_experiments_is_one_job(tmp_path: Path, small_corpus: Corpus) -> None:
+    first = jobs_of(RECIPE, small_corpus, tmp_path)
+    again = jobs_of('title = "x"\n[[runs]]\nset = { "play.steps" = 2 }', small_corpus, tmp_path)
+    assert again[0].key in {job.key for job in first}
+    assert len(with_starts(first + again)) == len(first)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["play.rate = 0.5", "play.validation.strategy = 'fifo'", "model.d_user = 3", "play.seed = 9"],
+)
+def test_whatever_changes_the_result_changes_the_key(
+    tmp_path: Path, small_corpus: Corpus, change: str
+) -> None:
+    name, _, value = change.partition(" = ")
+    run = 'title = "x"\n[[runs]]\nset = {{ {} }}'
+    (one,) = jobs_of(run.format(""), small_corpus, tmp_path)
+    if name == "play.seed":
+        other = jobs_of(run.format(""), small_corpus, tmp_path, seeds=2)[1]
+    else:
+        (other,) = jobs_of(run.format(f'"{name}" = {value}'), small_corpus, tmp_path)
+    assert one.key != other.key
+    # … and what does not, does not: an offline run has no learner.
+    offline = 'title = "x"\n[[runs]]\nkind = "offline"\nset = {{ {} }}'
+    (one,) = jobs_of(offline.format(""), small_corpus, tmp_path)
+    (other,) = jobs_of(offline.format('"play.learner" = "a-gem"'), small_corpus, tmp_path)
+    assert one.key == other.key
+
+
+def test_another_corpus_is_another_job_but_the_same_one_elsewhere_is_not(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    same = prepared(tmp_path / "a", simple_posts())
+    other = prepared(tmp_path / "b", simple_posts(users=4))
+    keys = [jobs_of(RECIPE, corpus, tmp_path)[0].key for corpus in (small_corpus, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_changed_learner_of_the_user_s_is_another_job(
+    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = 'title = "x"\n[[runs]]\nset = { "play.learner" = "mine.py:Mine" }'
+    (tmp_path / "mine.py").write_text(LEARNER)
+    (before,) = jobs_of(run, small_corpus, tmp_path)
+    assert before.name.startswith("Mine-congrad-2-steps-seed-0-")
+    (tmp_path / "mine.py").write_text(LEARNER + "    # better\n")
+    (after,) = jobs_of(run, small_corpus, tmp_path)
+    assert before.key != after.key
+
+
+def test_games_begin_with_a_pretrained_model_where_there_is_one(tmp_path: Path) -> None:
+    posts = simple_posts(posts=32)
+    corpus = prepared(tmp_path, posts, split={"pretrain_before": "2014-05-14"})
+    assert corpus.manifest.posts["pretrain"]
+    jobs = with_starts(jobs_of(RECIPE, corpus, tmp_path))
+    assert [job.kind for job in jobs] == ["pretrain", *["play"] * 4, "offline"]
+    start, game, oracle = jobs[0], jobs[1], jobs[-1]
+    assert game.start is oracle.start and game.start is not None and game.start.key == start.key
+    (command,) = game.commands()
+    assert spelled(command).startswith("firehose play ")
+    assert command[command.index("--from") + 1] == str(start.folder)
+    train, score = oracle.commands()
+    assert (train[0], score[0]) == ("offline", "evaluate")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("online-gd", "online-gb"), "play.optimizer = 'online-gb' in 'Steps' at scale"),
+        (('"play.steps" = [1, 2]', '"play.steps" = [0]'), "play.steps = 0 in 'Steps'"),
+        (('"play.steps" = [1, 2]', '"play.steps" = ["many"]'), "play.steps = 'many' in"),
+        (('"play.steps" = [1, 2]', '"play.step" = [1]'), "Unknown key 'play.step'"),
+        (('kind = "offline"', 'kind = "onlin"'), "is not a choice: did you mean"),
+        (('"play.steps" = [1, 2]', '"play.learner" = ["a-gen"]'), "no learner 'a-gen'"),
+        (('columns = ["play.steps"]', ""), "2 different runs share one cell"),
+        (
+            ('lower = { "play.optimizer" = "congrad" }', 'lower = { "play.rate" = 7 }'),
+            "no run fits",
+        ),
+        (('title = "Steps"', 'title = "Steps"\ntitel = 1'), "Unknown key 'titel'"),
+        (('title = "Steps"', ""), "title is missing in"),
+        (('draw = "compute"', 'draw = "a horse"'), "figures.0.draw = 'a horse'"),
+        (("[[claims]]", "[[claim]]"), "Unknown key 'claim'"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused_before_anything_runs(
+    tmp_path: Path, small_corpus: Corpus, change: tuple[str, str], sentence: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE.replace(*change))
+    with pytest.raises(FirehoseError, match=re.escape(sentence)):
+        make_schedule(
+            tmp_path / "mine.toml", small_corpus, tmp_path / "out", tiny_scale(tmp_path), 1
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_exist_is_refused(tmp_path: Path, small_corpus: Corpus) -> None:
+    scale = tiny_scale(tmp_path)
+    with pytest.raises(FirehoseError, match="did you mean 'test'"):
+        make_schedule("tests", small_corpus, scale=scale)
+    with pytest.raises(FirehoseError, match="Cannot read"):
+        make_schedule(tmp_path / "no.toml", small_corpus, scale=scale)
+    with pytest.raises(FirehoseError, match="none"):
+        make_schedule("test", tmp_path / "none", scale=scale)
+    with pytest.raises(FirehoseError, match="no recipe 'lapto': did you mean 'laptop'"):
+        make_schedule("test", small_corpus, scale="lapto")
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_every_experiment_of_the_paper_fits_every_scale(
+    tmp_path: Path, small_corpus: Corpus, scale: str
+) -> None:
+    schedule = make_schedule("all", small_corpus, tmp_path, scale, seeds=2)
+    assert len(schedule.parts) == 7
+    assert sum(len(part.jobs) for part in schedule.parts) > len(schedule.jobs)  # some are shared
+    defaults = {job.name for part in schedule.parts for job in part.jobs if part.name == "test"}
+    assert defaults <= {job.name for job in schedule.jobs}
+
+
+def test_the_list_has_all_recipes() -> None:
+    names = {path.stem for path in (RECIPES / "experiments").glob("*.toml")}
+    assert {str(row[0]) for row in listing().rows} == names == set(known())
+    assert all(isinstance(experiment, Experiment) for experiment in known().values())

@@ -1,0 +1,66 @@
+"""Experiments so small that a test can afford them."""
+
+from pathlib import Path
+
+from firehose.experiments.jobs import Job
+from firehose.learning.evaluate import evaluate, write
+from firehose.learning.offline import offline, pretrain
+from firehose.learning.run import play
+from firehose.learning.settings import make_settings
+from small_models import TINY_GAME
+
+TRAINING = ["epochs=1", "posts=8", "rate=0.01", "warmup=2"]
+TINY_SCALE = [
+    *TINY_GAME,
+    "play.scored=4",
+    "play.validation.per_user=1",
+    *(f"{kind}.{setting}" for kind in ("pretrain", "offline") for setting in TRAINING),
+]
+
+RECIPE = """
+title = "Steps"
+
+[[runs]]
+[runs.vary]
+"play.optimizer" = ["online-gd", "congrad"]
+"play.steps" = [1, 2]
+
+[[runs]]
+kind = "offline"
+
+[[tables]]
+title = "Test"
+rows = ["play.optimizer"]
+columns = ["play.steps"]
+[tables.published]
+online-gd = { 1 = 137.2 }
+offline = 94.1
+
+[[figures]]
+draw = "compute"
+
+[[claims]]
+says = "ConGraD is better."
+lower = { "play.optimizer" = "congrad" }
+higher = { "play.optimizer" = "online-gd" }
+within = ["play.steps"]
+"""
+
+
+def tiny_scale(folder: Path) -> Path:
+    """A recipe of sizes."""
+    path = folder / "tiny.toml"
+    path.write_text(make_settings(assignments=TINY_SCALE).to_toml())
+    return path
+
+
+def do(job: Job) -> None:
+    """A job in this process: what its commands do."""
+    start = job.start.model if job.start else None
+    if job.kind == "pretrain":
+        pretrain(job.corpus, job.model, job.settings)
+    elif job.kind == "play":
+        play(job.corpus, job.folder, job.settings, start)
+    else:
+        made = offline(job.corpus, job.model, start, job.settings)
+        write(evaluate(made, job.corpus), job.folder / "users.parquet")
