@@ -54,7 +54,7 @@ class Comparison(NamedTuple):
             if self.floors:
                 online, test = (getattr(self.floors[split], name) for split in ("train", "test"))
                 rows.append([row, f"{online:.1f}", f"{test:.1f}", "", "", ""])
-        heads = ["", "online", "test", "test, 95 % of", "steps", "seconds"]
+        heads = ["", "online", "test", "95 % of samples", "steps", "seconds"]
         return Table(heads, rows)
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from firehose.config import Section, merge, overrides, read_recipe
 from firehose.learning.slots import BufferPlan
@@ -24,11 +24,18 @@ class Training(Section):
     seed: int = Field(default=0, ge=0)
 
 
+OptimizerName = Literal["online-gd", "congrad"]
+
+
 class Playing(Section):
-    """How the game is played; the defaults are the paper's."""
+    """How the game is played; the defaults are the paper's.
+
+    A recipe may give each optimizer a rate of its own, which is best for it:
+    ``rate = { online-gd = 0.001, congrad = 0.002 }``.
+    """
 
     learner: str = "mixed-replay"  # or FILE.py:Class
-    optimizer: Literal["online-gd", "congrad"] = "congrad"
+    optimizer: OptimizerName = "congrad"
     steps: int = Field(default=5, ge=1)  # of a round, at most: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
     hours: float | None = Field(default=None, gt=0)  # instead: a round is what comes in that time
@@ -43,6 +50,19 @@ class Playing(Section):
     zero: bool = True  # whether no step at all is a candidate, too
     moments: bool = False  # whether Adam's moments go back with the weights
     seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_rate(cls, values: Any) -> Any:
+        """Of several rates, the optimizer's."""
+        rates = values.get("rate") if isinstance(values, Mapping) else None
+        if not isinstance(rates, Mapping):
+            return values
+        names = get_args(OptimizerName)
+        if set(rates) != set(names):
+            raise ValueError(f"rate is one number, or one for each of {', '.join(names)}")
+        optimizer = values.get("optimizer", cls.model_fields["optimizer"].default)
+        return {**values, "rate": rates.get(optimizer, 1.0)}  # a wrong optimizer is told later
 
 
 class Settings(Section):
