@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from firehose.experiments.naming import name_of
@@ -144,7 +144,7 @@ def compute(found: "Comparison") -> Figure:
         note(axes, "trained offline", where, (0, 2.5), ha="right")
     _perplexity(axes)
     axes.set_ylabel("test perplexity (logarithmic)")
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.05 * max(run.outcome.compute["gradient steps"] for run in found.runs))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     axes.set_xlabel("gradient computations")
     return figure
@@ -181,14 +181,15 @@ def _axes(names: list[str], handles: list[Line2D]) -> tuple[Figure, Axes]:
 
 
 def _perplexity(axes: Axes) -> None:
+    """A logarithmic axis with enough numbers at it, and not too many."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, places=0)))
     low, high = axes.get_ylim()
-    if high / low < 30:  # powers of ten would be too few
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: compact(value, places=0)))
-        axes.tick_params(axis="y", which="minor", labelsize=8, labelcolor=MUTED, color=LINE)
-    else:
-        axes.yaxis.set_minor_formatter(NullFormatter())
+    told = "123456789" if high / low < 4 else "25" if high / low < 30 else ""
+    axes.yaxis.set_minor_formatter(
+        FuncFormatter(lambda value, _: compact(value, places=0) * (f"{value:e}"[0] in told))
+    )
+    axes.tick_params(axis="y", which="minor", labelsize=8, labelcolor=MUTED, color=LINE)
     axes.set_ylabel("word perplexity (logarithmic)")
 
 

@@ -151,22 +151,22 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
 
 def _details(claim: Checked) -> Table:
     """The comparisons behind a claim."""
-    words = {"yes": "yes", "no": "no", "open": "undecided"}
     rows = [
         [
             each.label,
             _percent(each.difference.change),
-            f"{_percent(each.difference.low)} to {_percent(each.difference.high)}",
-            words[each.answer],
+            f"{_percent(each.difference.low)} … {_percent(each.difference.high)}",
+            each.answer,
         ]
         for each in claim.compared
     ]
     title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
-    return Table([MEASURES[claim.measure], "change", "95 % of samples", "so?"], rows, title)
+    heads = [MEASURES[claim.measure], "change, %", "95 % of samples", "holds"]
+    return Table(heads, rows, title)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:+.1f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
+    return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def describe(job: Job) -> dict[str, Any]:
