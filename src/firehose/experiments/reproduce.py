@@ -56,11 +56,11 @@ def make_schedule(
     seeds: int = 3,
 ) -> Schedule:
     """The jobs of experiments; whatever is wrong with any of them is refused here."""
-    opened = open_corpus(corpus)
+    experiments, opened = read_experiments(name), open_corpus(corpus)
     if seeds < 1:
         raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
     parts = []
-    for each, experiment in read_experiments(name).items():
+    for each, experiment in experiments.items():
         jobs = make_jobs(experiment, opened, scale, seeds, Path(out) / "runs")
         refuse_unclear(experiment, jobs)
         parts.append(Part(each, experiment, jobs))
