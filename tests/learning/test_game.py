@@ -18,8 +18,9 @@ from firehose.learning.learners import AGEM, Learner, MixedReplay, OnlineOnly
 from firehose.learning.learners import LEARNERS as BUILT_IN
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
 from firehose.learning.slots import BufferPlan
-from firehose.models.adam import Adam
+from firehose.models.rule import Adam
 from firehose.models.gradient import Gradient
+from firehose.models.model import Model
 from firehose.models.personal import Personal
 from small_models import awake, batch_of, tiny
 
@@ -54,7 +55,7 @@ def optimizers(model: Personal) -> dict[str, Optimizer]:
     return {"online-gd": OnlineGD(Adam(model, 0.01), 3), "congrad": congrad(model)}
 
 
-def flat(model: Personal) -> torch.Tensor:
+def flat(model: Model) -> torch.Tensor:
     parts = [p.detach().flatten() for p in model.parameters()]
     return torch.cat([*parts, model.users.vectors[: len(model.users)].flatten()])
 
@@ -157,7 +158,7 @@ class Scripted:
         self.batches = iter(batches)
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         batch = next(self.batches, None)
         return None if batch is None else Gradient.of(model, batch)
@@ -183,8 +184,10 @@ def test_congrad_keeps_what_brute_force_picks(zero: bool, seed: int) -> None:
         scores.append(model.cost(held))
     first = 0 if zero else 1
     best = first + int(np.argmin(scores[first:]))
-    mine = optimizer.adam.model
-    optimizer.adam.rate, optimizer.adam.warmup, optimizer.steps = 0.05, 1, 4
+    adam = optimizer.rule
+    assert isinstance(adam, Adam)
+    mine = adam.model
+    adam.rate, adam.warmup, optimizer.steps = 0.05, 1, 4
     steps = optimizer.descend(
         mine, Scripted(batches), batches[0], memory(), np.random.default_rng(7)
     )
@@ -203,14 +206,16 @@ def test_adam_s_moments_go_back_if_asked(moments: bool) -> None:
     optimizer = congrad(model, moments=moments)
     generator = np.random.default_rng(0)
     optimizer.admit(stream()[0], generator)
-    optimizer.adam.rate = 10.0  # every step is a disaster
-    before = [moment.clone() for moment in optimizer.adam.moments()]
+    adam = optimizer.rule
+    assert isinstance(adam, Adam)
+    adam.rate = 10.0  # every step is a disaster
+    before = [moment.clone() for moment in adam.moments()]
     rows = model.users.steps.clone()
     start = flat(model)
     steps = optimizer.descend(model, OnlineOnly(4), stream()[1], memory(), generator)
     assert (steps.taken, steps.kept) == (3, 0)
     assert torch.equal(flat(model), start)
-    now = optimizer.adam.moments()
+    now = adam.moments()
     same = all(torch.equal(a, b) for a, b in zip(before, now, strict=True))
     assert same is moments
     assert torch.equal(model.users.steps, rows) is moments
@@ -286,9 +291,10 @@ def test_a_step_sees_so_many_posts_in_all(name: str, monkeypatch: pytest.MonkeyP
 
 def test_the_rate_warms_up_by_rounds() -> None:
     model = tiny("adapters")
-    optimizer = OnlineGD(Adam(model, 0.1, warmup=4), 2)
+    adam = Adam(model, 0.1, warmup=4)
+    optimizer = OnlineGD(adam, 2)
     rounds = play(stream(6), model, OnlineOnly(4), optimizer, memory(), np.random.default_rng(0))
-    rates = [optimizer.adam.dense.param_groups[0]["lr"] for _ in rounds]
+    rates = [adam.dense.param_groups[0]["lr"] for _ in rounds]
     assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
 
 

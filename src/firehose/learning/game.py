@@ -10,7 +10,7 @@ from firehose.batch import Batch
 from firehose.learning.buffers import Buffer
 from firehose.learning.learners import Learner
 from firehose.learning.optimizers import Optimizer, Steps
-from firehose.models.personal import Paid, Personal
+from firehose.models.model import Model, Paid
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ def sound(paid: Paid) -> Paid:
 
 def play(
     stream: Iterable[Batch],
-    model: Personal,
+    model: Model,
     learner: Learner,
     optimizer: Optimizer,
     memory: Buffer,

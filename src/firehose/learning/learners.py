@@ -8,14 +8,14 @@ import numpy as np
 from firehose.batch import Batch
 from firehose.learning.buffers import Buffer
 from firehose.models.gradient import Gradient
-from firehose.models.personal import Personal
+from firehose.models.model import Model
 
 
 class Learner(Protocol):
     """One method: the gradient of one step."""
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From what was just released and what is remembered; None: from nothing, no step."""
 
@@ -39,7 +39,7 @@ class OnlineOnly:
         self.step_size = step_size
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From released posts."""
         return Gradient.of(model, draw(released, self.step_size, generator)) if released else None
@@ -52,7 +52,7 @@ class ReplayOnly:
         self.step_size = step_size
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From remembered posts."""
         recalled = recall(memory, self.step_size, generator)
@@ -66,7 +66,7 @@ class MixedReplay:
         self.step_size = step_size
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From both at once."""
         half = self.step_size // 2
@@ -86,7 +86,7 @@ class AGEM:
         self.step_size = step_size
 
     def gradient(
-        self, model: Personal, released: Batch, memory: Buffer, generator: np.random.Generator
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From released posts, corrected by remembered ones."""
         if not released:

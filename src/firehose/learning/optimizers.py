@@ -5,13 +5,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from firehose.batch import Batch
 from firehose.learning.buffers import Buffer
 from firehose.learning.learners import Learner
-from firehose.models.adam import Adam
-from firehose.models.personal import Personal
+from firehose.models.gradient import Gradient
+from firehose.models.model import Model
 from firehose.models.users import COLUMNS
 
 
@@ -33,7 +33,7 @@ class Optimizer(Protocol):
 
     def descend(
         self,
-        model: Personal,
+        model: Model,
         learner: Learner,
         released: Batch,
         memory: Buffer,
@@ -42,11 +42,27 @@ class Optimizer(Protocol):
         """Take the steps of a round."""
 
 
+class Rule(Protocol):
+    """How a model moves along a gradient: Adam, or plain descent."""
+
+    model: Model
+    parameters: list[nn.Parameter]
+
+    def new_round(self) -> None:
+        """Count the rounds, for what depends on them."""
+
+    def step(self, gradient: Gradient) -> float:
+        """Move; returns the norm of the gradient as it came."""
+
+    def moments(self) -> list[Tensor]:
+        """What the rule remembers of earlier steps, for each shared weight."""
+
+
 class OnlineGD:
     """A fixed number of steps."""
 
-    def __init__(self, adam: Adam, steps: int) -> None:
-        self.adam = adam
+    def __init__(self, rule: Rule, steps: int) -> None:
+        self.rule = rule
         self.steps = steps
 
     def admit(self, batch: Batch, generator: np.random.Generator) -> Batch:
@@ -55,20 +71,20 @@ class OnlineGD:
 
     def descend(
         self,
-        model: Personal,
+        model: Model,
         learner: Learner,
         released: Batch,
         memory: Buffer,
         generator: np.random.Generator,
     ) -> Steps:
         """Take all steps."""
-        self.adam.new_round()
+        self.rule.new_round()
         taken, tokens, norm = 0, 0, 0.0
         for _ in range(self.steps):
             gradient = learner.gradient(model, released, memory, generator)
             if gradient is None:
                 break
-            norm = self.adam.step(gradient)
+            norm = self.rule.step(gradient)
             taken, tokens = taken + 1, tokens + gradient.tokens
         return Steps(taken, taken, tokens, norm)
 
@@ -77,24 +93,24 @@ class ConGraD:
     """Up to so many steps; of the candidates on the way, the best on held-back posts is kept.
 
     What arrives goes into a validation buffer, and may be learned when it leaves. ``zero`` lets the
-    candidate without any step win, too; with ``moments``, Adam's moments go back with the weights.
+    candidate without any step win, too; with ``moments``, what the rule remembers goes back, too.
     """
 
     def __init__(
         self,
-        adam: Adam,
+        rule: Rule,
         steps: int,
         validation: Buffer,
         posts: int,
         zero: bool = True,
         moments: bool = False,
     ) -> None:
-        self.adam = adam
+        self.rule = rule
         self.steps = steps
         self.validation = validation
         self.posts = posts  # that every candidate of a round is scored on
         self.zero = zero
-        self.anchor = Anchor(adam, moments)
+        self.anchor = Anchor(rule, moments)
 
     def admit(self, batch: Batch, generator: np.random.Generator) -> Batch:
         """What the batch drives out of the validation buffer."""
@@ -102,7 +118,7 @@ class ConGraD:
 
     def descend(
         self,
-        model: Personal,
+        model: Model,
         learner: Learner,
         released: Batch,
         memory: Buffer,
@@ -110,10 +126,10 @@ class ConGraD:
     ) -> Steps:
         """Take steps, and go back to the best candidate."""
         if not len(self.validation):
-            return OnlineGD(self.adam, self.steps).descend(
+            return OnlineGD(self.rule, self.steps).descend(
                 model, learner, released, memory, generator
             )
-        self.adam.new_round()
+        self.rule.new_round()
         posts, anchor = self.validation.sample(self.posts, generator), self.anchor
         losses = [model.cost(posts) if self.zero else math.inf]
         best, taken, tokens, norm = 0, 0, 0, 0.0
@@ -124,7 +140,7 @@ class ConGraD:
             if best == taken:
                 anchor.drop()
             anchor.spare(gradient.rows)
-            norm = self.adam.step(gradient)
+            norm = self.rule.step(gradient)
             taken, tokens = number, tokens + gradient.tokens
             losses.append(model.cost(posts))
             if losses[number] < losses[best]:
@@ -137,10 +153,10 @@ class ConGraD:
 class Anchor:
     """One candidate to come back to: a copy of the shared weights, and of the users who moved."""
 
-    def __init__(self, adam: Adam, moments: bool) -> None:
+    def __init__(self, rule: Rule, moments: bool) -> None:
         self.moments = moments
-        self.model = adam.model
-        self.moving = [*adam.parameters, *(adam.moments() if moments else [])]
+        self.model = rule.model
+        self.moving = [*rule.parameters, *(rule.moments() if moments else [])]
         self.held = [torch.empty_like(value) for value in self.moving]
         self.spared: list[tuple[Tensor, ...]] = []  # rows, and what they were
 

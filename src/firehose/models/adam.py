@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from firehose.models.gradient import Gradient
-from firehose.models.personal import Personal
+from firehose.models.model import Model
 from firehose.models.users import Users
 
 BETAS = (0.9, 0.999)
@@ -24,7 +24,7 @@ class Adam:
 
     def __init__(
         self,
-        model: Personal,
+        model: Model,
         rate: float,
         clip: float = 0.25,
         user_rate: float = 1.0,

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from firehose.batch import Batch
-from firehose.models.personal import Personal
+from firehose.models.model import Model
+from firehose.models.users import Taken
 
 
 @dataclass
@@ -21,9 +22,14 @@ class Gradient:
     tokens: int  # that it was computed from
 
     @classmethod
-    def of(cls, model: Personal, batch: Batch) -> Self:
+    def of(cls, model: Model, batch: Batch) -> Self:
         """Differentiate the model's loss on a batch; who is new in it has a row now."""
         loss, taken = model.loss(batch)
+        return cls.of_loss(model, loss, taken, len(batch.tokens) - len(batch))
+
+    @classmethod
+    def of_loss(cls, model: Model, loss: Tensor, taken: Taken, tokens: int) -> Self:
+        """Differentiate any loss of the shared weights and of some users' vectors."""
         parameters = list(model.parameters())
         vectors = [taken.vectors] if taken.vectors.requires_grad else []
         slopes = torch.autograd.grad(loss, [*parameters, *vectors], allow_unused=True)
@@ -33,7 +39,7 @@ class Gradient:
         if vectors and slopes[-1] is not None:
             known = taken.rows >= 0
             rows, users = taken.rows[known], slopes[-1][known]
-        return cls(float(loss.detach()), shared, rows, users, len(batch.tokens) - len(batch))
+        return cls(float(loss.detach()), shared, rows, users, tokens)
 
     def norm(self) -> float:
         """Over everything."""

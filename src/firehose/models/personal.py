@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,6 +14,7 @@ from firehose.batch import Batch, gather
 from firehose.config import Section
 from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
+from firehose.models.model import Paid
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Taken, Users
@@ -31,13 +31,6 @@ class ModelPlan(Section):
     mlp: int = Field(default=256, ge=1)  # hidden units of the residual MLPs
     longest: int = Field(default=50, ge=2)  # tokens of a post that are trained on
     new_users: Literal["mean", "zero"] = "mean"
-
-
-class Paid(NamedTuple):
-    """What each post of a batch cost: nats, and the words they are spread over."""
-
-    nats: NDArray[np.float64]  # [posts]
-    words: NDArray[np.int32]  # [posts]
 
 
 class ResidualMLP(nn.Module):
