@@ -18,7 +18,7 @@ from firehose.learning.learners import AGEM, Learner, MixedReplay, OnlineOnly
 from firehose.learning.learners import LEARNERS as BUILT_IN
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
 from firehose.learning.slots import BufferPlan
-from firehose.models.rule import Adam
+from firehose.models.adam import Adam
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 from firehose.models.personal import Personal
