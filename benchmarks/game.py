@@ -16,12 +16,12 @@ import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer, make_buffer
+from firehose.learning.buffers import make_buffer
 from firehose.learning.game import play
 from firehose.learning.learners import MixedReplay
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.learning.settings import make_settings
-from firehose.learning.slots import BufferPlan
+from firehose.learning.slots import Buffer, BufferPlan
 from firehose.models.adam import Adam
 from firehose.models.allocation import keep_memory
 from firehose.models.gradient import Gradient
@@ -171,7 +171,7 @@ def weigh(table: Table) -> None:
     """Everything that is there for each user: posts, vector, Adam's moments, where they lie."""
     arrays: list[Any] = []
     for buffer in (table.memory, table.validation):
-        arrays += [*buffer.columns.rows.values()]
+        arrays += [*vars(buffer)["columns"].rows.values()]
         arrays += [value for value in vars(buffer).values() if isinstance(value, np.ndarray)]
     users = table.model.users
     arrays += [value for value in vars(users).values() if hasattr(value, "nbytes")]

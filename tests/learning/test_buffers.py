@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.errors import FirehoseError
-from firehose.learning.buffers import Balanced, Buffer, make_buffer
-from firehose.learning.slots import BufferPlan, rank
+from firehose.learning.buffers import Balanced, make_buffer
+from firehose.learning.slots import Buffer, BufferPlan, rank
 from small_models import batch_of
 
 LONGEST = 4

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer, make_buffer
+from firehose.learning.buffers import make_buffer
 from firehose.learning.game import play
 from firehose.learning.learners import AGEM, Learner, MixedReplay, OnlineOnly
 from firehose.learning.learners import LEARNERS as BUILT_IN
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
-from firehose.learning.slots import BufferPlan
+from firehose.learning.slots import Buffer, BufferPlan
 from firehose.models.adam import Adam
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
@@ -184,10 +184,10 @@ def test_congrad_keeps_what_brute_force_picks(zero: bool, seed: int) -> None:
         scores.append(model.cost(held))
     first = 0 if zero else 1
     best = first + int(np.argmin(scores[first:]))
-    adam = optimizer.rule
-    assert isinstance(adam, Adam)
-    mine = adam.model
-    adam.rate, adam.warmup, optimizer.steps = 0.05, 1, 4
+    rule = optimizer.rule
+    assert isinstance(rule, Adam)
+    mine = rule.model
+    rule.rate, rule.warmup, optimizer.steps = 0.05, 1, 4
     steps = optimizer.descend(
         mine, Scripted(batches), batches[0], memory(), np.random.default_rng(7)
     )

@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.batch import Batch
-from firehose.learning.slots import BufferPlan, Columns, Limit, Slots, rank, roomy, settle
-
-State = dict[str, NDArray[Any]]
+from firehose.batch import Batch, gather
+from firehose.learning.slots import (
+    Bag,
+    BufferPlan,
+    Columns,
+    Limit,
+    Slots,
+    State,
+    rank,
+    roomy,
+    settle,
+)
 
 
 class FIFO:
@@ -48,6 +56,10 @@ class FIFO:
     def sample(self, posts: int, generator: np.random.Generator) -> Batch:
         """Posts drawn uniformly, with replacement."""
         return self.columns.take(self._slot(generator.integers(0, self.count, posts)))
+
+    def all(self) -> Batch:
+        """The oldest first."""
+        return self.columns.take(self._slots(0, self.count))
 
     def forget(self, user: int) -> int:
         """Erase a user's posts, and say how many; looks through the whole buffer."""
@@ -117,6 +129,10 @@ class Reservoir:
         """Posts drawn uniformly, with replacement."""
         return self.columns.take(generator.integers(0, self.count, posts))
 
+    def all(self) -> Batch:
+        """In any order."""
+        return self.columns.take(np.arange(self.count))
+
     def forget(self, user: int) -> int:
         """Erase a user's posts, and say how many; looks through the whole buffer."""
         keep = self.columns.rows["user"][: self.count] != user if self.count else np.zeros(0, bool)
@@ -181,6 +197,12 @@ class Stratified:
         held = np.minimum(self.pushed[rows], self.per_user)
         return self.columns.take(rows * self.per_user + generator.integers(0, held))
 
+    def all(self) -> Batch:
+        """User by user."""
+        held = np.minimum(self.pushed[: self.users], self.per_user).astype(np.int64)
+        places, _ = gather(np.arange(self.users) * self.per_user, held)
+        return self.columns.take(places)
+
     def forget(self, user: int) -> int:
         """Erase a user's posts, and say how many; the last row moves into the gap."""
         row = int(self.row_of[user]) if user < len(self.row_of) else -1
@@ -226,25 +248,6 @@ class Stratified:
         self.users += len(new)
         rows: Slots = self.row_of[users].astype(np.int64)
         return rows
-
-
-class Bag:
-    """Users to draw from: adding, removing and drawing take the same time, however many."""
-
-    def __init__(self) -> None:
-        self.users: list[int] = []
-        self.place: dict[int, int] = {}
-
-    def add(self, user: int) -> None:
-        """Put a user in who is not there."""
-        self.place[user] = len(self.users)
-        self.users.append(user)
-
-    def remove(self, user: int) -> None:
-        """The last one takes the place of who goes."""
-        place, last = self.place.pop(user), self.users.pop()
-        if last != user:
-            self.users[place], self.place[last] = last, place
 
 
 class Balanced:
@@ -298,6 +301,10 @@ class Balanced:
         places = (generator.random(posts) * [len(slots) for slots in held]).astype(int).tolist()
         slots = [slots[place] for slots, place in zip(held, places, strict=True)]
         return self.columns.take(np.array(slots, np.int64))
+
+    def all(self) -> Batch:
+        """User by user."""
+        return self.columns.take(np.concatenate(list(map(np.array, self.slots.values()))))
 
     def forget(self, user: int) -> int:
         """Erase a user's posts, and say how many."""
@@ -377,10 +384,7 @@ class Balanced:
             self.most -= 1
 
 
-Buffer = FIFO | Reservoir | Stratified | Balanced
-
-
-def make_buffer(plan: BufferPlan, longest: int) -> Buffer:
+def make_buffer(plan: BufferPlan, longest: int) -> FIFO | Reservoir | Stratified | Balanced:
     """An empty buffer; posts are kept up to ``longest`` tokens."""
     if plan.strategy == "fifo":
         return FIFO(plan, longest)

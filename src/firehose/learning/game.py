@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer
 from firehose.learning.learners import Learner
 from firehose.learning.optimizers import Optimizer, Steps
+from firehose.learning.slots import Buffer
 from firehose.models.model import Model, Paid
 
 Result = TypeVar("Result")

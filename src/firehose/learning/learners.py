@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer
+from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 

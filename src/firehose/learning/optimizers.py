@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from firehose.batch import Batch
-from firehose.learning.buffers import Buffer
 from firehose.learning.learners import Learner
+from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 from firehose.models.users import COLUMNS

@@ -11,12 +11,13 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.extensions import load_class
 from firehose.learning import game
-from firehose.learning.buffers import Buffer, make_buffer
+from firehose.learning.buffers import make_buffer
 from firehose.learning.checkpoint import State, part, prefixed, put_weights, weights
 from firehose.learning.game import Round
 from firehose.learning.learners import LEARNERS, Learner
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.learning.settings import Playing, Settings
+from firehose.learning.slots import Buffer
 from firehose.models.adam import Adam
 from firehose.models.personal import Personal
 from firehose.models.store import begin

@@ -1,7 +1,7 @@
-"""Slots to keep posts in: columns of arrays, how they grow, and who settles where."""
+"""What a buffer is, and slots to keep posts in: columns that grow, and who settles where."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,32 @@ from firehose.config import Section
 
 Strategy = Literal["fifo", "reservoir", "stratified", "stratified-reservoir"]
 Slots = NDArray[np.int64]
+State = dict[str, NDArray[Any]]
+
+
+class Buffer(Protocol):
+    """A memory."""
+
+    def __len__(self) -> int:
+        """The posts in it."""
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
+        """Let posts in; returns all that are not in the buffer afterwards."""
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """So many posts, drawn with replacement from a buffer that has any."""
+
+    def all(self) -> Batch:
+        """Every post in a buffer that has any."""
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts, and say how many."""
+
+    def state(self) -> State:
+        """To be saved."""
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what was saved."""
 
 
 class BufferPlan(Section):
@@ -84,6 +110,25 @@ def settle(columns: Columns, batch: Batch, target: Slots, used: NDArray[np.bool_
     columns.put(taken, batch.select(stays))
     refused = np.delete(np.arange(len(batch)), stays)
     return batch.join([gone, batch.select(refused)])
+
+
+class Bag:
+    """Users to draw from: adding, removing and drawing take the same time, however many."""
+
+    def __init__(self) -> None:
+        self.users: list[int] = []
+        self.place: dict[int, int] = {}
+
+    def add(self, user: int) -> None:
+        """Put a user in who is not there."""
+        self.place[user] = len(self.users)
+        self.users.append(user)
+
+    def remove(self, user: int) -> None:
+        """The last one takes the place of who goes."""
+        place, last = self.place.pop(user), self.users.pop()
+        if last != user:
+            self.users[place], self.place[last] = last, place
 
 
 class Limit:

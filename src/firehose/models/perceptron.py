@@ -34,6 +34,12 @@ class Perceptron(nn.Module):
         out: Tensor = head(pictures)
         return out
 
+    @torch.no_grad()
+    def outputs(self, batch: Batch) -> Tensor:
+        """What it makes of each picture, ``[pictures, classes]``."""
+        out: Tensor = self(see(batch)[0])
+        return out
+
     def loss(self, batch: Batch) -> tuple[Tensor, Taken]:
         """The mean over pictures of −log p(class)."""
         pictures, classes = see(batch)

@@ -1,0 +1,133 @@
+"""The original files of MNIST, Fashion-MNIST and CIFAR-10, told by their checksums.
+
+A folder may hold them as they were published, gzipped or not: MNIST's and Fashion-MNIST's four idx
+files, CIFAR-10's six binary batches (``data_batch_1.bin`` … ``test_batch.bin``), at any depth.
+"""
+
+import gzip
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.config import nearest
+from firehose.errors import FirehoseError
+
+CLASSES = 10
+BATCH = 10_000  # pictures in one of CIFAR-10's files
+COLOURED = 3 * 32 * 32
+
+# MD5 of each file as published, unpacked; the training files first.
+SUMS: dict[str, dict[str, str]] = {
+    "mnist": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    "fashion-mnist": {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    "cifar10": {
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+}
+
+
+class Pictures(NamedTuple):
+    """Pictures, and what is in them."""
+
+    pixels: NDArray[np.uint8]  # [pictures, pixels]
+    classes: NDArray[np.uint8]  # [pictures]
+
+
+class DataSet(NamedTuple):
+    """As it was published."""
+
+    train: Pictures
+    test: Pictures
+
+
+def read(name: str, folder: Path) -> DataSet:
+    """A data set from a folder, every file compared with its published checksum."""
+    if name not in SUMS:
+        raise FirehoseError(f"There is no data set {name!r}: {nearest(name, list(SUMS))}")
+    contents = [
+        _unpacked(_find(folder, name, file), file, total) for file, total in SUMS[name].items()
+    ]
+    if name == "cifar10":
+        *train, test = map(coloured, contents)
+        joined = Pictures(*(np.concatenate(parts) for parts in zip(*train, strict=True)))
+        return DataSet(joined, test)
+    images, labels, test_images, test_labels = map(idx, contents)
+    return DataSet(Pictures(images, labels), Pictures(test_images, test_labels))
+
+
+def is_there(name: str, folder: Path) -> bool:
+    """Whether all files of a data set are in a folder, right or wrong."""
+    return all(_candidates(folder, name, file) for file in SUMS[name])
+
+
+def idx(content: bytes) -> NDArray[np.uint8]:
+    """An idx file of bytes; whatever has more than one dimension becomes rows."""
+    kind, dimensions = content[2], content[3]
+    if content[:2] != b"\0\0" or kind != 8:
+        raise FirehoseError("This is not an idx file of bytes.")
+    shape = struct.unpack_from(f">{dimensions}I", content, 4)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+    return values.reshape(shape[0], -1) if dimensions > 1 else values
+
+
+def coloured(content: bytes) -> Pictures:
+    """A binary batch of CIFAR-10: a class and 3 × 1,024 pixels for each picture."""
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + COLOURED)
+    return Pictures(rows[:, 1:], rows[:, 0])
+
+
+def _candidates(folder: Path, name: str, file: str) -> list[Path]:
+    """Files of this name, in the data set's own folder before others."""
+    found = [path for path in folder.rglob(f"{file}*") if path.name in (file, f"{file}.gz")]
+    return sorted(found, key=lambda path: (name not in path.parts, str(path)))
+
+
+def _find(folder: Path, name: str, file: str) -> Path:
+    if not folder.is_dir():
+        raise FirehoseError(
+            f"{folder} does not exist; `firehose classic fetch --out {folder}` makes it."
+        )
+    found = _candidates(folder, name, file)
+    if not found:
+        raise FirehoseError(
+            f"{folder} has no {file} of {name}; `firehose classic fetch --out {folder}` gets it."
+        )
+    return found[0]
+
+
+def _unpacked(path: Path, file: str, total: str) -> bytes:
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            raise FirehoseError(
+                f"{path} is damaged: it cannot be unpacked; get it again."
+            ) from None
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != total:
+        raise FirehoseError(
+            f"{path} is not the published {file}: its MD5 sum is {found} and not {total}; "
+            "get it again."
+        )
+    return content

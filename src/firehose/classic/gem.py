@@ -1,0 +1,65 @@
+"""Gradient episodic memory (Lopez-Paz and Ranzato 2017)."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from firehose.batch import Batch
+from firehose.learning.learners import draw
+from firehose.learning.slots import Buffer
+from firehose.models.gradient import Gradient
+from firehose.models.model import Model
+
+
+class GEM:
+    """The gradient on stream data, made not to conflict with that of any earlier task.
+
+    A task is a user. Where it conflicts with one, it moves by the least that mends all conflicts,
+    and by ``margin`` times each task's gradient beyond that.
+    """
+
+    def __init__(self, step_size: int, margin: float = 0.5) -> None:
+        self.step_size = step_size
+        self.margin = margin
+
+    def gradient(
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
+    ) -> Gradient | None:
+        """From released posts, corrected by all that is remembered of other tasks."""
+        if not released:
+            return None
+        gradient = Gradient.of(model, draw(released, self.step_size, generator))
+        past = _by_task(model, memory, released)
+        conflict = np.array([gradient.dot(each) for each in past])
+        if (conflict < 0).any():
+            between = np.array([[a.dot(b) for b in past] for a in past])
+            for each, weight in zip(past, weights(between, conflict, self.margin), strict=True):
+                gradient.add(each, float(weight))
+        return gradient
+
+
+def _by_task(model: Model, memory: Buffer, released: Batch) -> list[Gradient]:
+    """The gradient on what is remembered of each task but the present one."""
+    if not len(memory):
+        return []
+    held = memory.all()
+    tasks = np.setdiff1d(held.user, released.user)
+    return [Gradient.of(model, held.select(np.flatnonzero(held.user == task))) for task in tasks]
+
+
+def weights(
+    between: NDArray[np.float64], conflict: NDArray[np.float64], margin: float
+) -> NDArray[np.float64]:
+    """How much of each task's gradient to add: the v ≥ margin that minimizes ½ vᵀPv + qᵀv.
+
+    ``between`` is P, the inner products of the tasks' gradients, ``conflict`` is q, those with the
+    present one. With P = LLᵀ it is a non-negative least squares problem in v − margin.
+    """
+    tasks = len(conflict)
+    ridge = 1e-9 * max(float(np.trace(between)), 1e-30) / tasks  # or equal gradients have no root
+    lower = cholesky(between + ridge * np.eye(tasks), lower=True)
+    shifted = conflict + margin * between.sum(1)
+    beyond, _ = nnls(lower.T, -solve_triangular(lower, shifted, lower=True))
+    total: NDArray[np.float64] = beyond + margin
+    return total

@@ -1,0 +1,137 @@
+"""iCaRL: exemplars chosen by herding, distillation, nearest mean (Rebuffi et al. 2017)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from firehose.batch import Batch
+from firehose.learning.learners import draw
+from firehose.learning.slots import Buffer, State
+from firehose.models.gradient import Gradient
+from firehose.models.model import Model
+from firehose.models.perceptron import Perceptron, see
+
+
+class Exemplars:
+    """The pictures whose mean is nearest to that of their class, for each class of each task.
+
+    What comes is kept until its task has had ``per_task`` pictures; then exemplars are chosen from
+    it, and those of earlier classes make room, the least typical first. What the model made of them
+    then is kept, too, for it to be reminded of.
+    """
+
+    def __init__(self, model: Perceptron, posts: int, per_task: int) -> None:
+        self.model = model
+        self.posts = posts
+        self.per_task = per_task
+        self.pending: list[Batch] = []
+        self.chosen: dict[tuple[int, int], Batch] = {}  # by task and class, the most typical first
+        self.outputs: dict[tuple[int, int], Tensor] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.chosen.values()))
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:  # noqa: ARG002
+        """Keep what comes; returns those who were not chosen, and those who made room."""
+        self.pending.append(batch)
+        nobody = batch.select(np.zeros(0, np.int64))
+        if sum(map(len, self.pending)) < self.per_task:
+            return nobody
+        task = Batch.join(self.pending)
+        self.pending = []
+        classes = see(task)[1].numpy()
+        each = self.posts // (len(self.chosen) + len(np.unique(classes)))
+        gone = [nobody]
+        for key, held in self.chosen.items():
+            gone.append(held.select(np.arange(each, len(held))))
+            self.chosen[key] = held.select(np.arange(min(each, len(held))))
+        for kind in np.unique(classes):
+            found = task.select(np.flatnonzero(classes == kind))
+            order = herd(self.model.outputs(found), each)
+            self.chosen[int(found.user[0]), int(kind)] = found.select(order)
+            gone.append(found.select(np.setdiff1d(np.arange(len(found)), order)))
+        self.outputs = {key: self.model.outputs(held) for key, held in self.chosen.items()}
+        return Batch.join(gone)
+
+    def sample(self, posts: int, generator: np.random.Generator) -> Batch:
+        """Drawn uniformly, with replacement."""
+        return self.all().select(generator.integers(0, len(self), posts))
+
+    def all(self) -> Batch:
+        """Class by class."""
+        return Batch.join(list(self.chosen.values()))
+
+    def reminders(self, generator: np.random.Generator) -> tuple[Batch, Tensor]:
+        """One exemplar of each class, and what the model made of it when it was chosen."""
+        posts, outputs = [], []
+        for key, held in self.chosen.items():
+            place = generator.integers(0, len(held), 1)
+            posts.append(held.select(place))
+            outputs.append(self.outputs[key][place])
+        return Batch.join(posts), torch.cat(outputs)
+
+    def classify(self, batch: Batch) -> NDArray[np.int64]:
+        """The class whose exemplars' mean is nearest; the model's own, while there are none."""
+        features = self.model.outputs(batch)
+        if not self.chosen:
+            return np.asarray(features.argmax(1))
+        means = torch.stack([self.model.outputs(held).mean(0) for held in self.chosen.values()])
+        kinds = np.array([kind for _, kind in self.chosen], np.int64)
+        return kinds[torch.cdist(features, means).argmin(1).numpy()]
+
+    def forget(self, user: int) -> int:
+        """Erase a task's exemplars, and say how many."""
+        keys = [key for key in self.chosen if key[0] == user]
+        self.outputs = {key: out for key, out in self.outputs.items() if key not in keys}
+        return sum(len(self.chosen.pop(key)) for key in keys)
+
+    def state(self) -> State:
+        """Runs of pictures are short; they are not interrupted."""
+        raise NotImplementedError
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Runs of pictures are short; they are not interrupted."""
+        raise NotImplementedError
+
+
+def herd(features: Tensor, number: int) -> NDArray[np.int64]:
+    """The pictures that keep the mean of those chosen nearest to that of all, one by one."""
+    target, total = features.mean(0), torch.zeros(features.shape[1])
+    free = torch.ones(len(features), dtype=torch.bool)
+    order = []
+    for count in range(1, min(number, len(features)) + 1):
+        distance = (target - (total + features) / count).norm(dim=1)
+        best = int(distance.masked_fill(~free, float("inf")).argmin())
+        free[best] = False
+        total = total + features[best]
+        order.append(best)
+    return np.array(order, np.int64)
+
+
+class ICaRL:
+    """The gradient on stream data, and of what the model no longer makes of its exemplars."""
+
+    def __init__(self, step_size: int, strength: float = 1.0) -> None:
+        self.step_size = step_size
+        self.strength = strength
+
+    def gradient(
+        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
+    ) -> Gradient | None:
+        """From released posts and one exemplar of each class."""
+        assert isinstance(memory, Exemplars) and isinstance(model, Perceptron)
+        if not released:
+            return None
+        posts = draw(released, self.step_size, generator)
+        loss, taken = model.loss(posts)
+        if len(memory):
+            reminders, outputs = memory.reminders(generator)
+            now = functional.log_softmax(model(see(reminders)[0]), 1)
+            then = functional.softmax(outputs, 1)
+            loss = loss + self.strength * functional.kl_div(now, then, reduction="batchmean")
+        return Gradient.of_loss(model, loss, taken, len(posts.tokens))

@@ -1,0 +1,156 @@
+"""A game with pictures: eight methods, and what they know of every task as the stream goes on."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from firehose.batch import Batch
+from firehose.classic.files import CLASSES
+from firehose.classic.gem import GEM
+from firehose.classic.icarl import Exemplars, ICaRL
+from firehose.classic.tasks import Benchmark, Tasks
+from firehose.config import Section
+from firehose.learning.buffers import make_buffer
+from firehose.learning.game import play
+from firehose.learning.learners import LEARNERS, Learner
+from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
+from firehose.learning.slots import Buffer, BufferPlan, Strategy
+from firehose.models.perceptron import Perceptron, see
+from firehose.models.sgd import SGD
+
+HIDDEN = (100, 100)
+POINTS = 50  # of a curve of accuracies
+ALONE = ("online-only", "gem")  # take one step a batch, as in the protocol; the others several
+
+METHODS = {  # learner, and optimizer
+    "GEM": ("gem", "online-gd"),
+    "iCaRL": ("icarl", "online-gd"),
+    "GD online": ("online-only", "online-gd"),
+    "GD replay": ("replay-only", "online-gd"),
+    "GD mixed": ("mixed-replay", "online-gd"),
+    "ConGraD online": ("online-only", "congrad"),
+    "ConGraD replay": ("replay-only", "congrad"),
+    "ConGraD mixed": ("mixed-replay", "congrad"),
+}
+
+
+class Protocol(Section):
+    """What is the same for all methods; what the paper leaves open is chosen here."""
+
+    posts: int = Field(default=10, ge=1)  # of a round
+    step_size: int = Field(default=20, ge=2)  # of a step; mixed replay remembers half of it
+    memory: int = Field(default=300, ge=0)  # pictures in all
+    memory_strategy: Strategy = "reservoir"
+    validation: int = Field(default=50, ge=0)  # pictures that ConGraD holds back
+    validation_strategy: Strategy = "reservoir"
+    steps: int = Field(default=3, ge=1)  # of a round, at most
+    margin: float = 0.5  # GEM's
+    strength: float = 1.0  # of iCaRL's reminders
+    rate: float | None = None  # another than the benchmark's
+
+
+class Played(NamedTuple):
+    """What came of it."""
+
+    seen: NDArray[np.int64]  # [points], pictures
+    accuracy: NDArray[np.float64]  # [points, tasks]
+    ends: NDArray[np.int64]  # [tasks], the point at which each task was over
+    kept: list[int]  # rounds, by the number of steps kept
+    steps: int  # gradients that were computed
+    seconds: dict[str, float]  # by phase
+
+    @property
+    def final(self) -> float:
+        """The mean over the tasks' test sets, in the end."""
+        return float(self.accuracy[-1].mean())
+
+    @property
+    def forgetting(self) -> float:
+        """How far each earlier task has fallen from its best, on average."""
+        best = [self.accuracy[end:, task].max() for task, end in enumerate(self.ends)]
+        return float((best - self.accuracy[-1])[:-1].mean())
+
+    @property
+    def forward(self) -> float:
+        """How much better than at the start each task is just before it begins, on average."""
+        before = [self.accuracy[end, task + 1] for task, end in enumerate(self.ends[:-1])]
+        return float((before - self.accuracy[0, 1:]).mean())
+
+
+class Parts(NamedTuple):
+    """What a game with pictures is made of."""
+
+    model: Perceptron
+    learner: Learner
+    optimizer: Optimizer
+    memory: Buffer
+    classify: Callable[[Batch], NDArray[np.int64]]
+
+
+def make_parts(
+    benchmark: Benchmark, tasks: Tasks, method: str, seed: int, protocol: Protocol
+) -> Parts:
+    """The parts of one of the eight methods."""
+    name, optimizer = METHODS[method]
+    model, width = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed), tasks.pixels + 1
+    rule = SGD(model, protocol.rate or benchmark.rate)
+    steps = 1 if name in ALONE and optimizer == "online-gd" else protocol.steps
+    held = BufferPlan(strategy=protocol.validation_strategy, posts=protocol.validation)
+    descent: Optimizer = (
+        ConGraD(rule, steps, make_buffer(held, width), protocol.validation)
+        if optimizer == "congrad"
+        else OnlineGD(rule, steps)
+    )
+    if name == "icarl":
+        exemplars = Exemplars(model, protocol.memory, benchmark.samples)
+        learner = ICaRL(protocol.posts, protocol.strength)
+        return Parts(model, learner, descent, exemplars, exemplars.classify)
+    if name == "gem":
+        each = protocol.memory // benchmark.tasks
+        ring = make_buffer(BufferPlan(per_user=each), width)
+        return Parts(model, GEM(protocol.posts, protocol.margin), descent, ring, likeliest(model))
+    size = protocol.posts if name in ALONE else protocol.step_size
+    plan = BufferPlan(strategy=protocol.memory_strategy, posts=protocol.memory)
+    return Parts(model, LEARNERS[name](size), descent, make_buffer(plan, width), likeliest(model))
+
+
+def run(benchmark: Benchmark, tasks: Tasks, method: str, seed: int, protocol: Protocol) -> Played:
+    """Play all tasks, one after another, once."""
+    parts = make_parts(benchmark, tasks, method, seed, protocol)
+    ends = np.cumsum([len(posts) for posts in tasks.train])
+    looks = np.union1d(np.linspace(0, ends[-1], POINTS + 1).astype(int), ends)
+    done, seen, accuracy = 0, [0], [test(parts.classify, tasks)]
+    kept, steps, seconds = [], 0, {"test": 0.0}
+    generator = np.random.default_rng([seed, 2])
+    for played in play(tasks.stream(protocol.posts), *parts[:4], generator):
+        done += len(played.batch)
+        kept.append(played.steps.kept)
+        steps += played.steps.taken
+        for phase, value in played.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + value
+        if ((seen[-1] < looks) & (looks <= done)).any():
+            begun = time.perf_counter()
+            seen.append(done)
+            accuracy.append(test(parts.classify, tasks))
+            seconds["test"] += time.perf_counter() - begun
+    points = np.searchsorted(seen, ends)
+    counts = np.bincount(kept).tolist()
+    return Played(np.array(seen), np.array(accuracy), points, counts, steps, seconds)
+
+
+def test(classify: Callable[[Batch], NDArray[np.int64]], tasks: Tasks) -> list[float]:
+    """The share of each task's test pictures that is named rightly."""
+    return [float((classify(posts) == see(posts)[1].numpy()).mean()) for posts in tasks.test]
+
+
+def likeliest(model: Perceptron) -> Callable[[Batch], NDArray[np.int64]]:
+    """The class that the model gives the most."""
+
+    def classify(batch: Batch) -> NDArray[np.int64]:
+        return np.asarray(model.outputs(batch).argmax(1))
+
+    return classify

@@ -1,0 +1,90 @@
+"""Streams of tasks made from a data set, as Aljundi et al. (2019) made them."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch
+from firehose.classic.files import CLASSES, DataSet, Pictures
+
+
+class Benchmark(NamedTuple):
+    """A data set, and how it becomes tasks."""
+
+    title: str
+    data: str
+    kind: Literal["disjoint", "permuted"]
+    tasks: int
+    samples: int  # of each task, drawn at random
+    rate: float
+
+
+BENCHMARKS = {
+    "disjoint-mnist": Benchmark("Disjoint MNIST", "mnist", "disjoint", 5, 1_000, 0.05),
+    "permuted-mnist": Benchmark("Permuted MNIST", "mnist", "permuted", 10, 1_000, 0.05),
+    "disjoint-cifar": Benchmark("Disjoint CIFAR", "cifar10", "disjoint", 5, 10_000, 0.01),
+    "disjoint-fashion": Benchmark(
+        "Disjoint Fashion-MNIST", "fashion-mnist", "disjoint", 5, 1_000, 0.05
+    ),
+}
+
+
+class Tasks(NamedTuple):
+    """What each task is learned from, and tested on."""
+
+    train: list[Batch]
+    test: list[Batch]
+
+    def stream(self, size: int) -> Iterator[Batch]:
+        """Task after task, in batches that do not mix them."""
+        for posts in self.train:
+            for start in range(0, len(posts), size):
+                yield posts.select(np.arange(start, min(start + size, len(posts))))
+
+    @property
+    def pixels(self) -> int:
+        """Of a picture."""
+        return int(self.train[0].lengths[0]) - 1
+
+
+def make_tasks(benchmark: Benchmark, data: DataSet, seed: int) -> Tasks:
+    """The tasks; the seed decides which pictures are seen, and in what order.
+
+    The permutations are the same for every seed, and the first task's is none.
+    """
+    generator = np.random.default_rng([seed, 1])
+    shuffled = np.random.default_rng(0)
+    train, test = [], []
+    for task in range(benchmark.tasks):
+        if benchmark.kind == "disjoint":
+            each = CLASSES // benchmark.tasks
+            wanted = np.arange(task * each, (task + 1) * each)
+            seen, held_out = (_only(part, wanted) for part in data)
+        else:
+            pixels = np.arange(data.train.pixels.shape[1])
+            order = shuffled.permutation(pixels) if task else pixels
+            seen, held_out = (Pictures(part.pixels[:, order], part.classes) for part in data)
+        chosen = generator.permutation(len(seen.classes))[: benchmark.samples]
+        train.append(as_posts(Pictures(seen.pixels[chosen], seen.classes[chosen]), task))
+        test.append(as_posts(held_out, task))
+    return Tasks(train, test)
+
+
+def as_posts(pictures: Pictures, task: int) -> Batch:
+    """A picture is a post of its task: its pixels, and last its class."""
+    tokens = np.column_stack([pictures.pixels, pictures.classes])
+    posts, width = tokens.shape
+    return Batch(
+        tokens.reshape(-1),
+        np.arange(posts + 1, dtype=np.int64) * width,
+        np.full(posts, task, np.int32),
+        np.zeros(posts, np.int64),
+        np.ones(posts, np.int32),
+    )
+
+
+def _only(pictures: Pictures, classes: NDArray[np.integer]) -> Pictures:
+    chosen = np.isin(pictures.classes, classes)
+    return Pictures(pictures.pixels[chosen], pictures.classes[chosen])
