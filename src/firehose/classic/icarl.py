@@ -82,7 +82,8 @@ class Exemplars:
             return np.asarray(features.argmax(1))
         means = torch.stack([self.model.outputs(held).mean(0) for held in self.chosen.values()])
         kinds = np.array([kind for _, kind in self.chosen], np.int64)
-        return kinds[torch.cdist(features, means).argmin(1).numpy()]
+        nearest: NDArray[np.int64] = torch.cdist(features, means).argmin(1).numpy()
+        return kinds[nearest]
 
     def forget(self, user: int) -> int:
         """Erase a task's exemplars, and say how many."""

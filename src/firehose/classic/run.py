@@ -44,9 +44,9 @@ class Protocol(Section):
     posts: int = Field(default=10, ge=1)  # of a round
     step_size: int = Field(default=20, ge=2)  # of a step; mixed replay remembers half of it
     memory: int = Field(default=300, ge=0)  # pictures in all
-    memory_strategy: Strategy = "reservoir"
+    memory_strategy: Strategy = "stratified-reservoir"
     validation: int = Field(default=50, ge=0)  # pictures that ConGraD holds back
-    validation_strategy: Strategy = "reservoir"
+    validation_strategy: Strategy = "stratified-reservoir"
     steps: int = Field(default=3, ge=1)  # of a round, at most
     margin: float = 0.5  # GEM's
     strength: float = 1.0  # of iCaRL's reminders

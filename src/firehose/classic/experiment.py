@@ -1,0 +1,113 @@
+"""All methods on all benchmarks with all seeds; what is done stays done."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import firehose
+from firehose.classic.files import DataSet, read
+from firehose.classic.run import METHODS, Played, Protocol, run
+from firehose.classic.tasks import BENCHMARKS, make_tasks
+from firehose.config import nearest
+from firehose.errors import FirehoseError
+from firehose.figures import write_whole
+from firehose.machine import machine
+from firehose.progress import track
+
+
+class Cell(NamedTuple):
+    """One method on one benchmark with one seed."""
+
+    benchmark: str
+    method: str
+    seed: int
+
+
+def play_all(
+    names: Sequence[str],
+    data: str | Path,
+    out: str | Path,
+    seeds: int = 3,
+    protocol: Protocol = Protocol(),  # noqa: B008 (it cannot be changed)
+    jobs: int | None = None,
+) -> dict[Cell, Played]:
+    """Play what is not in ``out/runs`` yet, several games at a time."""
+    for name in names:
+        if name not in BENCHMARKS:
+            raise FirehoseError(
+                f"There is no benchmark {name!r}: {nearest(name, list(BENCHMARKS))}"
+            )
+        _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
+    cells = [
+        Cell(name, method, seed) for name in names for method in METHODS for seed in range(seeds)
+    ]
+    folder = Path(out) / "runs"
+    files = {cell: folder / f"{_name(cell, protocol)}.json" for cell in cells}
+    missing = [cell for cell in cells if not files[cell].is_file()]
+    arguments = (Path(data), protocol)
+    for cell, made in track(_games(missing, arguments, jobs), len(missing), "games"):
+        write_whole(files[cell], (json.dumps(made) + "\n").encode())
+    return {cell: _read(files[cell]) for cell in cells}
+
+
+def _games(
+    cells: Sequence[Cell], arguments: tuple[Path, Protocol], jobs: int | None
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The games, as they come to an end, in processes of a thread each."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    workers = min(jobs or os.cpu_count() or 1, max(len(cells), 1))
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        futures: dict[Future[dict[str, Any]], Cell] = {
+            pool.submit(_play, cell, *arguments): cell for cell in cells
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _play(cell: Cell, data: Path, protocol: Protocol) -> dict[str, Any]:
+    benchmark = BENCHMARKS[cell.benchmark]
+    tasks = make_tasks(benchmark, _data(benchmark.data, data), cell.seed)
+    played = run(benchmark, tasks, cell.method, cell.seed, protocol)
+    return {
+        **cell._asdict(),
+        "version": firehose.__version__,
+        "machine": machine(),
+        "protocol": protocol.public(),
+        "final": played.final,
+        "forgetting": played.forgetting,
+        "forward transfer": played.forward,
+        **{
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in played._asdict().items()
+        },
+    }
+
+
+@cache
+def _data(name: str, folder: Path) -> DataSet:
+    return read(name, folder)
+
+
+def _name(cell: Cell, protocol: Protocol) -> str:
+    """A file's name from all that the result depends on."""
+    text = json.dumps([cell, BENCHMARKS[cell.benchmark], protocol.public()])
+    method = cell.method.lower().replace(" ", "-")
+    key = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{cell.benchmark}-{method}-seed-{cell.seed}-{key}"
+
+
+def _read(file: Path) -> Played:
+    made = json.loads(file.read_text(encoding="utf-8"))
+    seen, accuracy, ends = (np.array(made[name]) for name in ("seen", "accuracy", "ends"))
+    return Played(seen, accuracy, ends, made["kept"], made["steps"], made["seconds"])

