@@ -55,6 +55,7 @@ class Exemplars:
             order = herd(self.model.outputs(found), each)
             self.chosen[int(found.user[0]), int(kind)] = found.select(order)
             gone.append(found.select(np.setdiff1d(np.arange(len(found)), order)))
+        self.chosen = {key: held for key, held in self.chosen.items() if len(held)}
         self.outputs = {key: self.model.outputs(held) for key, held in self.chosen.items()}
         return Batch.join(gone)
 

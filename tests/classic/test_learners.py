@@ -1,0 +1,194 @@
+"""GEM and iCaRL: closed forms, and by brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firehose.batch import Batch
+from firehose.classic.files import Pictures
+from firehose.classic.gem import GEM, weights
+from firehose.classic.icarl import Exemplars, ICaRL, herd
+from firehose.classic.tasks import as_posts
+from firehose.learning.buffers import make_buffer
+from firehose.learning.learners import OnlineOnly
+from firehose.learning.slots import BufferPlan
+from firehose.models.gradient import Gradient
+from firehose.models.perceptron import Perceptron, see
+from firehose.models.sgd import SGD
+
+PIXELS = 6
+
+
+def pictures(count: int, task: int = 0, classes: int = 3, seed: int = 0) -> Batch:
+    generator = np.random.default_rng([seed, task])
+    pixels = generator.integers(0, 256, (count, PIXELS), dtype=np.uint8)
+    return as_posts(Pictures(pixels, (np.arange(count) % classes).astype(np.uint8)), task)
+
+
+def flat(gradient: Gradient) -> torch.Tensor:
+    return torch.cat([slope.flatten() for slope in gradient.shared if slope is not None])
+
+
+@given(st.integers(1, 4), st.integers(0, 2**31 - 1), st.sampled_from([0.0, 0.5]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_gem_s_weights_are_optimal(tasks: int, seed: int, margin: float, twins: bool) -> None:
+    generator = np.random.default_rng(seed)
+    past = generator.normal(size=(tasks, 7))
+    if twins:
+        past[-1] = past[0]
+    present = generator.normal(size=7)
+    between, conflict = past @ past.T, past @ present
+    found = weights(between, conflict, margin)
+    assert (found >= margin - 1e-9).all()
+    # Kuhn and Tucker: the slope is zero where the weight is free, and not negative at the bound.
+    slope = between @ found + conflict
+    assert slope == pytest.approx(np.maximum(slope, 0), abs=1e-5)
+    assert slope * (found - margin) == pytest.approx(np.zeros(tasks), abs=1e-4)
+    # Which says that the corrected gradient conflicts with no task.
+    corrected = present + found @ past
+    assert (past @ corrected >= -1e-5).all()
+
+
+def test_gem_s_weights_by_brute_force() -> None:
+    generator = np.random.default_rng(3)
+    past, present = generator.normal(size=(2, 5)), generator.normal(size=5)
+    between, conflict = past @ past.T, past @ present
+    grid = np.linspace(0.5, 4.5, 401)
+    tried = np.array(list(itertools.product(grid, grid)))
+    values = 0.5 * ((tried @ between) * tried).sum(1) + tried @ conflict
+    assert weights(between, conflict, 0.5) == pytest.approx(tried[values.argmin()], abs=0.011)
+
+
+def test_with_one_earlier_task_and_no_margin_gem_is_a_gem() -> None:
+    conflict, own = -3.0, 2.0
+    assert weights(np.array([[own]]), np.array([conflict]), 0.0) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
+    model = Perceptron(PIXELS, 3, (5,), seed)
+    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
+    generator = np.random.default_rng(seed)
+    past = pictures(4, task=0, seed=seed)
+    memory.push(past, generator)
+    memory.push(pictures(4, task=1, seed=seed), generator)  # the present task's own
+    released = pictures(5, task=1, seed=seed + 9)
+    before = flat(Gradient.of(model, released))
+    reference = flat(Gradient.of(model, past))
+    gradient = GEM(5, margin=0.0).gradient(model, released, memory, generator)
+    assert gradient is not None
+    conflict = before @ reference
+    expected = before - min(float(conflict / (reference @ reference)), 0.0) * reference
+    assert torch.allclose(flat(gradient), expected, atol=1e-6)
+
+
+def test_gem_without_a_past_is_online_only() -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
+    released, generator = pictures(4), np.random.default_rng(0)
+    one = GEM(9).gradient(model, released, memory, generator)
+    two = OnlineOnly(9).gradient(model, released, memory, generator)
+    assert one is not None and two is not None
+    assert torch.equal(flat(one), flat(two))
+    assert GEM(9).gradient(model, released.select(np.zeros(0, np.int64)), memory, generator) is None
+
+
+def test_herding_is_greedy() -> None:
+    features = torch.tensor(np.random.default_rng(1).normal(size=(7, 3)), dtype=torch.float32)
+    order = herd(features, 5).tolist()
+    assert len(set(order)) == 5
+    target = features.mean(0)
+    for count in range(5):
+        chosen = features[order[:count]].sum(0)
+        costs = {
+            each: float((target - (chosen + features[each]) / (count + 1)).norm())
+            for each in range(7)
+            if each not in order[:count]
+        }
+        assert order[count] == min(costs, key=lambda each: costs[each])
+    assert sorted(herd(features, 99).tolist()) == list(range(7))
+
+
+def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
+    model = Perceptron(PIXELS, 6, (5,))
+    held = Exemplars(model, posts=12, per_task=12)
+    generator = np.random.default_rng(0)
+    gone = 0
+    for start in (0, 4, 8):
+        gone += len(held.push(pictures(12, task=0).select(np.arange(start, start + 4)), generator))
+        assert (len(held) > 0) is (start == 8)  # chosen when the task is over
+    assert [len(each) for each in held.chosen.values()] == [4, 4, 4] and gone == 0
+    first = {key: each.tokens.tolist() for key, each in held.chosen.items()}
+    gone += len(held.push(pictures(12, task=1), generator))
+    assert [len(each) for each in held.chosen.values()] == [2] * 6
+    assert gone + len(held) == 24
+    for key, tokens in first.items():  # the most typical stay
+        assert held.chosen[key].tokens.tolist() == tokens[: 2 * (PIXELS + 1)]
+    assert held.forget(0) == 6 and len(held) == 6 == len(held.all())
+    assert set(held.sample(9, generator).user.tolist()) == {1}
+
+
+def test_the_nearest_mean_decides() -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    held = Exemplars(model, posts=9, per_task=9)
+    posts = pictures(9)
+    assert held.classify(posts).tolist() == model.outputs(posts).argmax(1).tolist()
+    held.push(posts, np.random.default_rng(0))
+    means = {kind: model.outputs(each).mean(0) for (_, kind), each in held.chosen.items()}
+    for number, output in enumerate(model.outputs(posts)):
+        nearest = min(means, key=lambda kind: float((means[kind] - output).norm()))
+        assert held.classify(posts.select(np.array([number]))).tolist() == [nearest]
+
+
+def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    held = Exemplars(model, posts=9, per_task=9)
+    generator = np.random.default_rng(0)
+    released = pictures(4, task=1)
+    plain = flat(Gradient.of(model, released))
+    first = ICaRL(9).gradient(model, released, held, generator)
+    held.push(pictures(9), generator)
+    # Nothing has changed since the exemplars were chosen, so there is nothing to mend.
+    second = ICaRL(9).gradient(model, released, held, generator)
+    assert first is not None and second is not None
+    assert torch.equal(flat(first), plain)
+    assert torch.allclose(flat(second), plain, atol=1e-6)
+    SGD(model, 0.5).step(first)
+    third = ICaRL(9, strength=2.0).gradient(model, released, held, np.random.default_rng(1))
+    reminders, then = held.reminders(np.random.default_rng(1))
+    now = torch.log_softmax(model(see(reminders)[0]), 1)
+    then = torch.softmax(then, 1)
+    loss = model.loss(released)[0] + 2 * (then * (then.log() - now)).sum(1).mean()
+    slopes = torch.autograd.grad(loss, list(model.parameters()))
+    assert third is not None
+    assert torch.allclose(flat(third), torch.cat([s.flatten() for s in slopes]), atol=1e-6)
+
+
+def test_plain_descent_by_hand() -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    before = [weight.detach().clone() for weight in model.parameters()]
+    gradient = Gradient.of(model, pictures(4))
+    norm = SGD(model, 0.1).step(gradient)
+    assert norm == pytest.approx(float(flat(gradient).norm()))
+    for old, weight, slope in zip(before, model.parameters(), gradient.shared, strict=True):
+        assert slope is not None
+        assert torch.allclose(weight.detach(), old - 0.1 * slope)
+
+
+def test_a_perceptron_by_hand() -> None:
+    model = Perceptron(PIXELS, 3, (5, 4), seed=1)
+    posts = pictures(8)
+    paid = model.pay(posts)
+    first, second, head = ((layer.weight, layer.bias) for layer in model.layers)
+    tokens = torch.from_numpy(posts.tokens.reshape(8, -1).astype(np.float32))
+    hidden = torch.relu(tokens[:, :-1] / 255 @ first[0].T + first[1])  # type: ignore[operator]
+    hidden = torch.relu(hidden @ second[0].T + second[1])  # type: ignore[operator]
+    logits = torch.log_softmax(hidden @ head[0].T + head[1], 1)  # type: ignore[operator]
+    nats = -logits[torch.arange(8), tokens[:, -1].long()]
+    assert paid.nats == pytest.approx(nats.detach().numpy(), rel=1e-5)
+    assert model.cost(posts) == pytest.approx(float(nats.detach().mean()), rel=1e-5)
+    assert paid.words.tolist() == [1] * 8
