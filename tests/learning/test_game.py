@@ -294,7 +294,7 @@ def test_the_rate_warms_up_by_rounds() -> None:
     adam = Adam(model, 0.1, warmup=4)
     optimizer = OnlineGD(adam, 2)
     rounds = play(stream(6), model, OnlineOnly(4), optimizer, memory(), np.random.default_rng(0))
-    rates = [adam.dense.param_groups[0]["lr"] for _ in rounds]
+    rates = [adam.rate_now() for _ in rounds]
     assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
@@ -37,19 +38,17 @@ class Adam:
         self.warmup = warmup  # rounds in which the rate rises to what it is then
         self.rounds = 0
         self.parameters = list(model.parameters())
-        self.dense = torch.optim.Adam(
-            self.parameters, lr=rate, betas=BETAS, eps=EPSILON, fused=True
-        )
-        for parameter in self.parameters:
-            self.dense.state[parameter] = {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+        self.steps = [torch.zeros(()) for _ in self.parameters]
+        self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
 
     def new_round(self) -> None:
         """Warm up, a round at a time."""
         self.rounds += 1
+
+    def rate_now(self) -> float:
+        """Of this round."""
+        return self.rate * (min(1.0, self.rounds / self.warmup) if self.warmup else 1.0)
 
     @torch.no_grad()
     def step(self, gradient: Gradient, rate: float | None = None) -> float:
@@ -57,22 +56,42 @@ class Adam:
         norm = gradient.norm()
         if not math.isfinite(gradient.loss + norm):
             raise NotFinite(f"a loss of {gradient.loss}, a gradient of norm {norm}")
-        if rate is None:
-            rate = self.rate * (min(1.0, self.rounds / self.warmup) if self.warmup else 1.0)
-        self.dense.param_groups[0]["lr"] = rate
+        rate = self.rate_now() if rate is None else rate
         if norm > self.clip:
             gradient.scale(self.clip / (norm + 1e-6))
-        for parameter, slope in zip(self.parameters, gradient.shared, strict=True):
-            parameter.grad = slope
-        self.dense.step()
-        self.dense.zero_grad(set_to_none=True)
+        self._step_shared(gradient.shared, rate)
         step_rows(self.model.users, gradient.rows, gradient.users, rate * self.user_rate)
         return norm
 
+    def _step_shared(self, slopes: list[Tensor | None], rate: float) -> None:
+        """All weights that have a slope, in one kernel.
+
+        As a function, because the class of the same name takes seconds to import its compiler.
+        """
+        columns = (self.parameters, slopes, self.first, self.second, self.steps)
+        moving = [row for row in zip(*columns, strict=True) if row[1] is not None]
+        weights, grads, first, second, steps = map(list, zip(*moving, strict=True))
+        adam(
+            weights,
+            grads,
+            first,
+            second,
+            [],
+            steps,
+            fused=True,
+            amsgrad=False,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            lr=rate,
+            weight_decay=0.0,
+            eps=EPSILON,
+            maximize=False,
+        )
+
     def moments(self) -> list[Tensor]:
         """Those of the shared weights, and how often they moved; the users have their own."""
-        states = (self.dense.state[parameter] for parameter in self.parameters)
-        return [state[name] for state in states for name in MOMENTS]
+        rows = zip(self.steps, self.first, self.second, strict=True)
+        return [moment for row in rows for moment in row]
 
     def state(self) -> dict[str, Tensor]:
         """To be saved."""
