@@ -195,8 +195,15 @@ def key(axes: "Axes", entries: Sequence[tuple[str, str]], marker: str) -> None:
     above(axes, [name for name, _ in entries], handles, "linecolor")
 
 
-def above(axes: "Axes", names: Sequence[str], handles: "Sequence[Artist]", colour: str) -> None:
-    """A legend without a box, in one line above the axes."""
+def above(
+    axes: "Axes",
+    names: Sequence[str],
+    handles: "Sequence[Artist]",
+    colour: str,
+    columns: int | None = None,
+    length: float = 0.9,
+) -> None:
+    """A legend without a box above the axes, in one line or so many columns."""
     axes.legend(
         handles,
         names,
@@ -204,8 +211,8 @@ def above(axes: "Axes", names: Sequence[str], handles: "Sequence[Artist]", colou
         bbox_to_anchor=(0, 1),
         borderaxespad=0.3,
         borderpad=0,
-        ncols=len(names),
-        handlelength=0.9,
+        ncols=columns or len(names),
+        handlelength=length,
         handleheight=0.9,
         handletextpad=0.5,
         columnspacing=1.4,

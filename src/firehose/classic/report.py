@@ -16,9 +16,11 @@ from firehose.figures import (
     AMBER,
     BLUE,
     GREEN,
+    GRID,
     INK,
     PURPLE,
     VERMILION,
+    above,
     blank,
     compact,
     render,
@@ -126,17 +128,14 @@ def through_time(found: Mapping[Cell, Played], name: str) -> Drawing:
         colour, line = _look(method)
         axes.plot(played[0].seen, 100 * mean, color=colour, linestyle=line)
     for end in played[0].seen[played[0].ends][:-1]:
-        axes.axvline(end, color="#e6eaed", linewidth=0.8, zorder=0)
+        axes.axvline(end, color=GRID, linewidth=0.8, zorder=0)
     axes.set_ylabel("accuracy over all tasks, %")
     axes.set_xlabel("pictures seen")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     axes.grid(axis="y")
     looks = [_look(method) for method in METHODS]
     handles = [Line2D([], [], color=colour, linestyle=line) for colour, line in looks]  # type: ignore[arg-type]
-    axes.legend(
-        handles, list(METHODS), loc="lower left", bbox_to_anchor=(0, 1), ncols=4, labelcolor=INK,
-        borderaxespad=0.3, borderpad=0, handlelength=1.5, columnspacing=1.2,
-    )  # fmt: skip
+    above(axes, list(METHODS), handles, INK, columns=4, length=1.5)
     return figure
 
 

@@ -164,18 +164,7 @@ def _run_axes(found: "Comparison") -> tuple[Figure, Axes]:
 def _axes(names: list[str], handles: list[Line2D]) -> tuple[Figure, Axes]:
     figure = blank(2.7 + 0.16 * -(-len(names) // 2))
     axes = figure.add_subplot()
-    axes.legend(
-        handles,
-        names,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.3,
-        borderpad=0,
-        ncols=2,
-        handlelength=1.8,
-        columnspacing=1.6,
-        labelcolor=INK,
-    )
+    above(axes, names, handles, INK, columns=2, length=1.8)
     axes.grid(axis="y")
     return figure, axes
 
