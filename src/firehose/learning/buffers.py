@@ -278,13 +278,14 @@ class Balanced:
         self.columns.fit(batch)
         target = np.full(len(batch), -1)
         fresh = set()
+        chances = generator.random((len(batch), 3)).tolist()  # at once: one by one is slow
         for number, user in enumerate(batch.user.tolist()):
             self.pushed[user] = self.pushed.get(user, 0) + 1
             if self.count < self.posts:
                 slot = self.free.pop() if self.free else self.count
                 self.count += 1
                 fresh.add(slot)
-            elif (made := self._make_room(user, generator)) is not None:
+            elif (made := self._make_room(user, *chances[number])) is not None:
                 slot = made
             else:
                 continue
@@ -351,18 +352,21 @@ class Balanced:
         self.count = len(state["slots"])
         self.most = max(self.holding, default=0)
 
-    def _make_room(self, user: int, generator: np.random.Generator) -> int | None:
-        """A slot of a user who holds the most; None: the new post is not let in."""
+    def _make_room(self, user: int, who: float, whether: float, where: float) -> int | None:
+        """A slot of a user who holds the most; None: the new post is not let in.
+
+        Three numbers from 0 to 1 decide what is left to chance.
+        """
         if not self.most:
             return None
         victim = user
         if len(self.slots.get(user, ())) < self.most:
             largest = self.holding[self.most].users
-            victim = largest[int(generator.integers(len(largest)))]
-        elif self.is_reservoir and generator.random() * self.pushed[user] >= self.most:
+            victim = largest[int(who * len(largest))]
+        elif self.is_reservoir and whether * self.pushed[user] >= self.most:
             return None
         slots = self.slots[victim]
-        place = int(generator.integers(len(slots))) if self.is_reservoir else 0
+        place = int(where * len(slots)) if self.is_reservoir else 0
         slot = slots.pop(place)
         self._moved(victim, 1)
         return slot
