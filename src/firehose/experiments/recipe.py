@@ -101,6 +101,14 @@ class Experiment(Section):
     claims: tuple[ClaimPlan, ...] = ()
     experiments: Texts = ()  # instead: all of these
 
+    def varies(self, kind: Kind | None = None) -> list[str]:
+        """The settings by which runs, or those of one kind, are told apart."""
+        values: dict[str, set[str]] = {}
+        for runs in self.runs:
+            for name, each in runs.vary.items() if kind in (None, runs.kind) else ():
+                values.setdefault(name, set()).update(map(str, each))
+        return [name for name, different in values.items() if len(different) > 1]
+
 
 def known() -> dict[str, Experiment]:
     """The experiments that come with Firehose."""

@@ -17,7 +17,7 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
-from firehose.experiments.showing import Checked, check, table, varying
+from firehose.experiments.showing import Checked, check, table
 from firehose.figures import save, write_whole
 from firehose.learning.metrics import Curve, Retention, Slice
 from firehose.learning.outcome import Outcome
@@ -48,13 +48,13 @@ class Part:
 
     def claims(self) -> list[Checked]:
         """What the paper says, and what is seen here."""
-        found, varies = groups(self.jobs), varying(self.jobs)
+        found, varies = groups(self.jobs), self.experiment.varies()
         return [check(plan, found, varies) for plan in self.experiment.claims]
 
     def comparison(self, corpus: Corpus) -> Comparison:
         """The games, seeds averaged, to be drawn."""
         found = groups(self.jobs)
-        varies = varying([job for job in self.jobs if job.kind == "play"])
+        varies = self.experiment.varies("play")
         runs = [
             Played(
                 label(group.facts, varies),

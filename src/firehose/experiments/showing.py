@@ -154,10 +154,3 @@ def _answer(found: Difference, same: float | None) -> Answer:
     if -same < found.low and found.high < same:
         return "yes"
     return "no" if found.low > same or found.high < -same else "open"
-
-
-def varying(jobs: Sequence[Job]) -> list[str]:
-    """The settings in which the jobs of an experiment differ."""
-    every = [job.facts for job in jobs]
-    names = dict.fromkeys(name for facts in every for name in facts if name != "kind")
-    return [name for name in names if len({facts[name] for facts in every if name in facts}) > 1]
