@@ -27,7 +27,7 @@ from firehose.models.allocation import keep_memory
 from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal
 
-FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 8_000, 50
+FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
 LAPTOP = make_settings("laptop")
 
 
