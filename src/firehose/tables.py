@@ -8,7 +8,10 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from firehose.figures import write_whole
 
 if TYPE_CHECKING:
     import rich.table
@@ -134,6 +137,15 @@ def as_csv(table: Table) -> str:
     for row in table.rows:
         writer.writerow(_spread(map(_both, row), double))
     return buffer.getvalue()
+
+
+FORMS = {"md": markdown, "csv": as_csv, "tex": latex}
+
+
+def save(table: Table, stem: Path) -> None:
+    """Write ``stem``.md, ``stem``.csv and ``stem``.tex, each whole or not at all."""
+    for form, text in FORMS.items():
+        write_whole(stem.with_name(f"{stem.name}.{form}"), text(table).encode())
 
 
 def _both(cell: Cell) -> tuple[str, str]:

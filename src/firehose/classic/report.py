@@ -30,7 +30,8 @@ from firehose.figures import (
 )
 from firehose.machine import machine
 from firehose.page import Block, Figure, Heading, Paragraph, many, page
-from firehose.tables import Beside, Table, as_csv, latex, markdown
+from firehose.tables import Beside, Table
+from firehose.tables import save as save_table
 
 PUBLISHED = {  # mean and deviation of 3 runs, in the order of METHODS
     "disjoint-cifar": [
@@ -53,7 +54,6 @@ COLOURS = {
     "replay": GREEN,
     "mixed": BLUE,
 }
-FORMS = {"md": markdown, "csv": as_csv, "tex": latex}
 FAR = 3.0  # points, and two published deviations: further away asks for an explanation
 
 
@@ -65,8 +65,7 @@ def published(benchmark: str, method: str) -> tuple[float, float] | None:
 
 def finals(found: Mapping[Cell, Played], benchmark: str, method: str) -> NDArray[np.float64]:
     """The accuracy in the end, in percent, for each seed."""
-    games = [played for cell, played in found.items() if cell[:2] == (benchmark, method)]
-    return np.array([100 * played.final for played in games])
+    return np.array([100 * played.final for played in _games(found, benchmark, method)])
 
 
 def table(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
@@ -108,7 +107,7 @@ def transfers(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
     for method in METHODS:
         row = [method]
         for name in names:
-            games = [played for cell, played in found.items() if cell[:2] == (name, method)]
+            games = _games(found, name, method)
             forgotten = 100 * np.mean([played.forgetting for played in games])
             forward = 100 * np.mean([played.forward for played in games])
             row.append(f"{forgotten:.1f} / {forward:+.1f}".replace("-", "\N{MINUS SIGN}"))
@@ -207,8 +206,7 @@ def write(found: Mapping[Cell, Played], out: Path, command: str) -> Path:
     if made["differences"].rows:
         blocks += [Heading("Every cell against the published one"), made["differences"]]
     for name, each in made.items():
-        for form, text in FORMS.items():
-            write_whole(out / "tables" / f"{name}.{form}", text(each).encode())
+        save_table(each, out / "tables" / name)
     summary = f"{many(len(found), 'game')} on {many(len(names), 'benchmark')}."
     content = page("The earlier benchmarks", summary, blocks, command)
     write_whole(out / "index.html", content.encode())

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
 from firehose.learning.account import Measure, account
+from firehose.learning.metrics import RESAMPLES
 from firehose.learning.outcome import Outcome
 from firehose.learning.scoring import Costs
 from firehose.models.store import read_card
 
-RESAMPLES = 1000
 AT_ONCE = 50  # samples of users in memory
 
 

@@ -25,9 +25,9 @@ from firehose.learning.run import read_run
 from firehose.machine import machine
 from firehose.models.store import read_card
 from firehose.page import Block, Heading, Paragraph, many, page
-from firehose.tables import Table, as_csv, latex, markdown
+from firehose.tables import Table
+from firehose.tables import save as save_table
 
-FORMS = {"md": markdown, "csv": as_csv, "tex": latex}
 MEASURED: tuple[Shown, ...] = (
     "online", "validation", "test", "past", "old", "recent", "forgetting", "crossed",
 )  # fmt: skip
@@ -83,9 +83,7 @@ def write(
         blocks += [Heading(part.experiment.title), Paragraph(part.experiment.about)]
         for number, made in enumerate(part.tables(), 1):
             blocks.append(made)
-            for form, text in FORMS.items():
-                path = out / "tables" / f"{part.name}-{number}.{form}"
-                write_whole(path, text(made).encode())
+            save_table(made, out / "tables" / f"{part.name}-{number}")
         comparison = part.comparison(corpus)
         for plan in part.experiment.figures if comparison.runs else ():
             figure = FIGURES[plan.draw].draw(comparison)
