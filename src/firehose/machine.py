@@ -1,4 +1,4 @@
-"""What results were computed on."""
+"""What there is to compute with, and what results were computed on."""
 
 import os
 import platform
@@ -7,11 +7,24 @@ from pathlib import Path
 import torch
 
 
+def cores() -> int:
+    """As many as there are."""
+    return os.cpu_count() or 1
+
+
+def gpus() -> list[str]:
+    """The numbers of those that torch can use, as CUDA_VISIBLE_DEVICES has them."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+
+
 def machine() -> dict[str, str | int]:
     """The processor, and the versions that numbers depend on; nothing about whose it is."""
-    return {
+    gpu: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
+    return gpu | {
         "processor": _processor(),
-        "cores": os.cpu_count() or 1,
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "system": platform.system(),
         "python": platform.python_version(),

@@ -260,8 +260,8 @@ def test_stopping_stops_the_processes(
     started: list[subprocess.Popen[bytes]] = []
     begin = executing.Working.next
 
-    def noted(self: executing.Working, environment: dict[str, str]) -> None:
-        begin(self, environment)
+    def noted(self: executing.Working) -> None:
+        begin(self)
         started.append(self.process)
         os.kill(os.getpid(), signal.SIGINT)
 

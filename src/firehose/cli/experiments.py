@@ -54,7 +54,7 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
     seeds: Annotated[int, typer.Option(min=1, help="Each run so many times.")] = 3,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time (one for each core).")
+        int | None, typer.Option(min=1, help="Runs at a time (one for each GPU, or core).")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan, with hours and memory.")

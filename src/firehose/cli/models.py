@@ -91,6 +91,7 @@ def evaluate(
         int, typer.Option(min=0, help="Other users whose vectors each post is scored with, too.")
     ] = 5,
     seed: Annotated[int, typer.Option(help="Of the choice of those users.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, or cuda:0 and so on.")] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="A Parquet file for the values of each user.")
     ] = None,
@@ -107,7 +108,7 @@ def evaluate(
     from firehose.page import many
     from firehose.tables import terminal
 
-    found = score(model, corpus, split, others, seed)
+    found = score(model, corpus, split, others, seed, device)
     show(terminal(found.table()))
     posts, words = len(found.own.nats), int(found.own.words.sum())
     show(f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.")

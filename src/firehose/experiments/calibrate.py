@@ -116,6 +116,7 @@ def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
     from firehose.models.personal import Personal
 
     model = Personal(settings.model, corpus.vocabulary.size)
+    model.move_to(settings.compute.place())
     model.users.take(np.arange(corpus.manifest.users), learn=True)
     adam = Adam(model, 1e-6)
     train, generator = corpus.splits["train"], np.random.default_rng(0)

@@ -12,6 +12,7 @@ from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
+from firehose.machine import cores, gpus
 from firehose.progress import say, track
 
 LOOK = 0.5  # seconds between two looks at the processes
@@ -24,10 +25,11 @@ class Working:
 
     job: Job
     commands: list[list[str]]
+    environment: dict[str, str]
     process: subprocess.Popen[bytes] = field(init=False)
     begun: float = field(default_factory=time.monotonic)
 
-    def next(self, environment: dict[str, str]) -> None:
+    def next(self) -> None:
         """Start the next of its commands."""
         with self.job.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -35,7 +37,7 @@ class Working:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=self.environment,
                 start_new_session=True,  # Ctrl-C reaches us, and we tell them
             )
 
@@ -59,8 +61,7 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
 
 def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterator[Job]:
     """The jobs, as they come to an end."""
-    threads = str(max((os.cpu_count() or 1) // at_once, 1))
-    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+    idle = environments(at_once)
     working: list[Working] = []
     with _told_to_stop(working) as request:
         while waiting or working:
@@ -76,21 +77,33 @@ def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterato
                     yield job
                     continue
                 write_whole(job.recipe, job.settings.to_toml().encode())
-                working.append(Working(job, job.commands()))
-                working[-1].next(environment)
+                working.append(Working(job, job.commands(), idle.pop()))
+                working[-1].next()
             time.sleep(LOOK)
             if request.made:
                 raise Stopped("Stopped; the same command goes on from there.")
             for each in [w for w in working if w.process.poll() is not None]:
                 if each.process.returncode == 0 and each.commands:
-                    each.next(environment)
+                    each.next()
                     continue
                 working.remove(each)
+                idle.append(each.environment)
                 if each.process.returncode != 0 or not each.job.is_done:
                     failed[each.job.key] = last_words(each.job.log)
                 else:
                     say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
                 yield each.job
+
+
+def environments(at_once: int) -> list[dict[str, str]]:
+    """For each of the jobs that are done at a time: its threads, and its GPU if there are any."""
+    threads = str(max(cores() // at_once, 1))
+    common = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+    there = gpus()
+    return [
+        common | ({"CUDA_VISIBLE_DEVICES": there[number % len(there)]} if there else {})
+        for number in range(at_once)
+    ]
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Experiments from their recipes to a report."""
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from firehose.experiments.recipe import known, read_experiments
 from firehose.experiments.report import Part, write
 from firehose.experiments.showing import refuse_unclear
 from firehose.figures import compact
+from firehose.machine import cores, gpus
 from firehose.page import many
 from firehose.progress import announce
 from firehose.tables import Table
@@ -83,7 +83,7 @@ def reproduce(
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``.
     """
     schedule = make_schedule(name, corpus, out, scale, seeds)
-    failed = execute(schedule.jobs, jobs or cores())
+    failed = execute(schedule.jobs, jobs or len(gpus()) or cores())
     with announce("drawing"):
         page = write(
             schedule.out / Path(name).stem, schedule.corpus, schedule.parts, failed, command
@@ -93,13 +93,8 @@ def reproduce(
 
 def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
     """What would be done, with hours and memory from a short measurement."""
-    at_once = jobs or cores()
+    at_once = jobs or len(gpus()) or cores()
     return schedule.table(estimate(schedule.jobs, max(cores() // at_once, 1)), at_once)
-
-
-def cores() -> int:
-    """As many as there are."""
-    return os.cpu_count() or 1
 
 
 def listing() -> Table:

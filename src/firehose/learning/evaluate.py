@@ -13,6 +13,7 @@ from firehose.data.corpus import Corpus, Floor, open_corpus
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
 from firehose.learning.scoring import Costs, costs
+from firehose.models.compute import Compute
 from firehose.models.store import Trained, load
 from firehose.models.users import NOBODY
 from firehose.tables import Table
@@ -78,10 +79,12 @@ def evaluate(
     split: str = "test",
     others: int = OTHERS,
     seed: int = 0,
+    device: str = "auto",
 ) -> Evaluation:
     """Score every post of a split, as its user and as ``others`` other users each."""
     opened = open_corpus(corpus)
     trained = model if isinstance(model, Trained) else load(model, opened)
+    trained.model.move_to(Compute.of({"device": device}).place())
     posts = opened.splits.get(split)
     if posts is None or not len(posts):
         raise FirehoseError(

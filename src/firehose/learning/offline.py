@@ -162,6 +162,7 @@ def pretrain(
     opened = open_corpus(corpus)
     plan = settings.model.model_copy(update={"architecture": "agnostic"})
     model = Personal(plan, opened.vocabulary.size, settings.pretrain.seed)
+    model.move_to(settings.compute.place())
     trained = Trained(model, opened.vocabulary, opened.users)
     run = Run("pretrain", opened, split, settings.pretrain, None)
     return run.finish(trained, Path(out), replace, checkpoint_every)
@@ -181,6 +182,7 @@ def offline(
     """
     opened = open_corpus(corpus)
     model = begin(settings.model, opened, start, settings.offline.seed)
+    model.move_to(settings.compute.place())
     trained = Trained(model, opened.vocabulary, opened.users)
     run = Run("offline", opened, "train", settings.offline, start)
     return run.finish(trained, Path(out), replace, checkpoint_every)
@@ -225,7 +227,8 @@ class Run(NamedTuple):
             self._train(fit, checkpoints, every)
             fit.take_best()
             trained.model.eval()
-            trained.origin = identity | {"history": [epoch._asdict() for epoch in fit.history]}
+            history = [epoch._asdict() for epoch in fit.history]
+            trained.origin = identity | {"history": history, "place": str(trained.model.place)}
             save(trained, out, replace)
             checkpoints.remove()
         return trained

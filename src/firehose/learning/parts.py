@@ -94,7 +94,7 @@ def _as_tensors(buffer: Buffer) -> dict[str, torch.Tensor]:
 def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = None) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
     model = begin(settings.model, corpus, start, settings.play.seed)
-    return Game(corpus, settings.play, model)
+    return Game(corpus, settings.play, model.move_to(settings.compute.place()))
 
 
 def make_learner(playing: Playing) -> Learner:

@@ -56,6 +56,7 @@ def play(
         "schema": SCHEMA,
         "version": firehose.__version__,
         "machine": machine(),
+        "place": str(settings.compute.place()),
         "corpus": str(opened.path.resolve()),
         "corpus_seal": opened.manifest.seal(),
         "start": None if start is None else str(Path(start).resolve()),

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from firehose.config import Section, merge, overrides, read_recipe
 from firehose.learning.slots import BufferPlan
+from firehose.models.compute import Compute
 from firehose.models.personal import ModelPlan
 
 
@@ -72,6 +73,7 @@ class Settings(Section):
     pretrain: Training = Training()
     offline: Training = Training()
     play: Playing = Playing()
+    compute: Compute = Compute()
 
 
 def make_settings(

@@ -38,7 +38,7 @@ class Adam:
         self.warmup = warmup  # rounds in which the rate rises to what it is then
         self.rounds = 0
         self.parameters = list(model.parameters())
-        self.steps = [torch.zeros(()) for _ in self.parameters]
+        self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
         self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
 

@@ -39,10 +39,14 @@ class Grid:
     longest; so there are several grids, each for posts of similar length.
     """
 
-    def __init__(self, lengths: Tensor, groups: int = 4) -> None:
+    def __init__(
+        self, lengths: Tensor, groups: int = 4, device: torch.device | str = "cpu"
+    ) -> None:
         posts = len(lengths)
         tokens = int(lengths.sum())
-        self.post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
+        post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
+        self.device = device  # of what is laid out; how it is, is worked out on the CPU
+        self.post = post.to(device)
         order = torch.argsort(lengths, stable=True)
         edges = [round(posts * number / groups) for number in range(groups + 1)]
         starts = torch.cumsum(lengths, 0) - lengths
@@ -79,7 +83,8 @@ class Grid:
             real = (~is_padding).nonzero().flatten()
             back = torch.empty(len(self.post) * per_token, dtype=torch.int64)
             back[every[real]] = real
-            self._rows[parts, heads] = Rows(every, back, is_padding.nonzero().flatten())
+            rows = Rows(every, back, is_padding.nonzero().flatten())
+            self._rows[parts, heads] = Rows(*(row.to(self.device) for row in rows))
         return self._rows[parts, heads]
 
     def blocks(self, laid: Tensor, parts: int, heads: int) -> list[Tensor]:
@@ -114,8 +119,11 @@ def attend(
     stands for distances, the farthest first; ``biases`` [2, heads, d] are those of content and
     position; ``past`` [2, heads, posts, seen, d] are keys and values of an earlier segment.
     """
-    found: Tensor = _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-untyped-call]
-    return found
+    biases = biases.to(mixed.dtype)
+    if mixed.dtype == torch.float32:
+        return _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
+    with torch.autocast(mixed.device.type, enabled=False):  # all of it is of one type already
+        return _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Attend(torch.autograd.Function):

@@ -47,20 +47,22 @@ class Decoder:
             raise ValueError(f"{self.rows} rows of tokens are needed, not {rows} × {width}.")
         self._make_room(self.length + width)
         shared, shape = self.model.shared, self.model.plan.shape
-        grid = Grid(torch.full((rows,), width), groups=1)
+        device = self.model.place.device
+        grid = Grid(torch.full((rows,), width), groups=1, device=device)
         with evaluating(self.model):
-            hidden = functional.embedding(tokens.flatten(), shared.embedding)  # [tokens, d_model]
-            hidden = self._adapt(0, hidden * shape.d_model**0.5)
+            hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
+            hidden = self._adapt(0, hidden * shape.d_model**0.5)  # [tokens, d_model]
             for layer in range(shape.layers):
                 hidden = self._attend(layer, hidden, grid)
                 hidden = self._adapt(layer + 1, shared.feed_forward[layer](hidden))
         self.length += width
         last = hidden.view(rows, width, -1)[:, -1]  # [rows, d_model]
-        return torch.addmm(shared.output_bias, last, shared.embedding.T).log_softmax(-1)
+        return torch.addmm(shared.output_bias, last, shared.embedding.T).log_softmax(-1).cpu()
 
     def keep(self, rows: Sequence[int] | Tensor) -> None:
         """Go on with these rows, in this order; one that is named twice becomes two."""
-        self._cache = self._cache.index_select(3, torch.as_tensor(rows, dtype=torch.int64))
+        kept = torch.as_tensor(rows, dtype=torch.int64).to(self._cache.device)
+        self._cache = self._cache.index_select(3, kept)
 
     def rewind(self, length: int) -> None:
         """Forget all but the first ``length`` tokens of each row."""
@@ -74,14 +76,14 @@ class Decoder:
         if not self.model.is_personal:
             return None
         taken = self.model.users.take(np.array([user]), learn=False)
-        projected: Tensor = self.model.projection(taken.vectors)
+        projected: Tensor = self.model.projection(taken.vectors.to(self.model.place.device))
         return projected.mul_(self.model.plan.shape.d_model**0.5)
 
     def _adapt(self, place: int, hidden: Tensor) -> Tensor:
         """What the user adds at a place, if anything: [tokens, d_model] to the same."""
         if str(place) not in self.model.mlps:
             return hidden
-        owner = torch.zeros(len(hidden), dtype=torch.int64)
+        owner = torch.zeros(len(hidden), dtype=torch.int64, device=hidden.device)
         adapted: Tensor = self.model.mlps[str(place)](hidden, self._user, owner)
         return adapted
 

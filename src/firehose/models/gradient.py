@@ -1,5 +1,6 @@
 """The gradient of a loss: of every shared weight, and of the vectors of the users in the batch."""
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -43,13 +44,20 @@ class Gradient:
 
     def norm(self) -> float:
         """Over everything."""
-        parts = [slope for slope in (*self.shared, self.users) if slope is not None]
-        return float(torch.stack(torch._foreach_norm(parts)).norm())
+        norms = [torch.stack(torch._foreach_norm(slopes)).norm() for slopes in self._slopes()]
+        return math.hypot(*map(float, norms))
 
     def scale(self, factor: float) -> None:
         """Multiply everything."""
-        parts = [slope for slope in (*self.shared, self.users) if slope is not None]
-        torch._foreach_mul_(parts, factor)
+        for slopes in self._slopes():
+            torch._foreach_mul_(slopes, factor)
+
+    def _slopes(self) -> list[list[Tensor]]:
+        """All of them, each device's together: the users' are on the CPU."""
+        shared = [slope for slope in self.shared if slope is not None]
+        if not shared or shared[0].device == self.users.device:
+            return [[*shared, self.users]]
+        return [shared, [self.users]]
 
     def dot(self, other: "Gradient") -> float:
         """The inner product; users who are only in one of the two add nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional
 from firehose.batch import Batch, gather
 from firehose.config import Section
 from firehose.models.attention import Grid
+from firehose.models.compute import Place
 from firehose.models.dropout import Dropout, Random
 from firehose.models.model import Paid
 from firehose.models.softmax import nats, weighted_loss
@@ -67,6 +68,7 @@ class Personal(nn.Module):
     def __init__(self, plan: ModelPlan, pieces: int, seed: int = 0) -> None:
         super().__init__()
         self.plan = plan
+        self.place = Place()  # where the shared weights are; the users' vectors stay on the CPU
         self.random = Random(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -95,6 +97,11 @@ class Personal(nn.Module):
         """Whether it makes a difference who writes."""
         return self.plan.architecture != "agnostic"
 
+    def move_to(self, place: Place) -> Self:
+        """Compute there from now on."""
+        self.place = place
+        return self.to(place.device)
+
     @torch.no_grad()
     def begin_with(self, pretrained: "Personal") -> None:
         """Take over the shared weights; what belongs to users stays fresh."""
@@ -106,44 +113,55 @@ class Personal(nn.Module):
         Posts are cut to ``plan.longest`` tokens. The second value holds the vectors of the users
         in the batch; their gradient is there after ``backward``. Who is new has a row now.
         """
-        inputs, targets, lengths = predictions(batch, self.plan.longest)
+        inputs, targets, grid, lengths = self._predictions(batch, self.plan.longest)
         taken = self.users.take(batch.user, learn=self.is_personal)
-        grid = Grid(lengths)
-        hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
-        weights = (1 / (lengths * len(lengths)))[grid.post].to(hidden)
         shared = self.shared
-        return weighted_loss(hidden, shared.embedding, shared.output_bias, targets, weights), taken
+        with self.place.learning():
+            hidden, _ = shared(inputs, grid, self._adapter(taken, grid))
+        weights = (1 / (lengths * len(lengths)))[grid.post]
+        hidden, embedding, bias = (
+            part.to(self.place.precision) for part in (hidden, shared.embedding, shared.output_bias)
+        )
+        return weighted_loss(hidden, embedding, bias, targets, weights), taken
 
     def cost(self, batch: Batch) -> float:
         """What ``loss`` would be, but without dropout, gradient, or new users."""
-        inputs, targets, lengths = predictions(batch, self.plan.longest)
-        costs, post = self._score(batch, inputs, targets, lengths)
-        return float((costs / (lengths * len(lengths))[post]).sum())
+        inputs, targets, grid, lengths = self._predictions(batch, self.plan.longest)
+        costs = self._score(batch, inputs, targets, grid)
+        return float((costs / (lengths * len(lengths))[grid.post]).sum())
 
     def pay(self, batch: Batch) -> Paid:
         """What the words of each whole post cost. Changes nothing: no gradient, no new user."""
-        costs, post = self._score(batch, *predictions(batch))
-        paid = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, post, costs)
-        return Paid(paid.numpy(), batch.words)
+        inputs, targets, grid, _ = self._predictions(batch)
+        costs = self._score(batch, inputs, targets, grid)
+        paid = costs.new_zeros(len(batch)).index_add_(0, grid.post, costs)
+        return Paid(paid.cpu().numpy(), batch.words)
 
     @torch.no_grad()
-    def _score(
-        self, batch: Batch, inputs: Tensor, targets: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The nats of each target, and the post it is of."""
-        grid = Grid(lengths)
+    def _score(self, batch: Batch, inputs: Tensor, targets: Tensor, grid: Grid) -> Tensor:
+        """The nats of each target."""
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
             hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
-        return costs.double(), grid.post
+        return costs.double()
+
+    def _predictions(
+        self, batch: Batch, longest: int | None = None
+    ) -> tuple[Tensor, Tensor, Grid, Tensor]:
+        """Where the model is: inputs, targets, how they are laid out, and how many of each post."""
+        inputs, targets, lengths = predictions(batch, longest)
+        device = self.place.device
+        grid = Grid(lengths, device=device)
+        return inputs.to(device), targets.to(device), grid, lengths.to(device)
 
     def _adapter(self, taken: Taken, grid: Grid) -> Adapt:
         """What the users of a batch add, and where."""
         if not self.is_personal:
             return lambda _, hidden: hidden
-        user = self.projection(taken.vectors) * self.plan.shape.d_model**0.5  # [users, d_model]
-        owner = taken.which[grid.post]  # [tokens]
+        vectors, which = (part.to(self.place.device) for part in (taken.vectors, taken.which))
+        user = self.projection(vectors) * self.plan.shape.d_model**0.5  # [users, d_model]
+        owner = which[grid.post]  # [tokens]
 
         def adapt(place: int, hidden: Tensor) -> Tensor:
             return self.mlps[str(place)](hidden, user, owner) if str(place) in self.mlps else hidden

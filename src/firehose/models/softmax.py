@@ -25,16 +25,17 @@ class _Loss(torch.autograd.Function):
         targets: Tensor,
         weights: Tensor,
     ) -> Tensor:
-        loss = hidden.new_zeros(())
+        loss = weights.new_zeros(())
         to_hidden = torch.empty_like(hidden)
         to_embedding, to_bias = torch.empty_like(embedding), torch.zeros_like(bias)
         room = hidden.new_empty(_chunk(len(hidden)), len(embedding))
         for number, rows in enumerate(chunks(len(hidden))):
             near, target, weight = hidden[rows], targets[rows, None], weights[rows, None]
             logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
-            costs, slope = _costs(logits, target)
+            costs, slope = _costs(logits.to(weights.dtype), target)
             loss += (costs * weight).sum()
-            slope.scatter_add_(1, target, -torch.ones_like(weight))
+            slope = slope.scatter_add_(1, target, -torch.ones_like(weight)).to(hidden.dtype)
+            weight = weight.to(hidden.dtype)
             torch.mm(slope, embedding, out=to_hidden[rows]).mul_(weight)
             # Without a look at what is there, when there is nothing yet.
             to_embedding.addmm_(slope.T, near * weight, beta=float(number > 0))
@@ -53,8 +54,9 @@ class _Loss(torch.autograd.Function):
 def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """−log p of each target, and the probabilities, which take the place of the logits."""
     largest, wanted = logits.amax(1, keepdim=True), logits.gather(1, target)
-    # Row by row, so it can be done in place; there is a test that it is.
-    probability = torch.softmax(logits, 1, out=logits)
+    # Row by row, so it can be done in place; there is a test that it is, on a CPU.
+    room = logits if logits.device.type == "cpu" else None
+    probability = torch.softmax(logits, 1, out=room)
     # The largest probability is 1 / Σ exp(logit − largest logit), and never too small.
     normalizer = largest - probability.amax(1, keepdim=True).log()
     return normalizer - wanted, probability
@@ -73,7 +75,11 @@ def _chunk(tokens: int) -> int:
 def weighted_loss(
     hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor, weights: Tensor
 ) -> Tensor:
-    """Σ weight · nats of each target: a number to differentiate."""
+    """Σ weight · nats of each target: a number to differentiate.
+
+    ``hidden``, ``embedding`` and ``bias`` are of one type, which may be ``bfloat16``; probabilities
+    and their sums are of the weights' type.
+    """
     loss: Tensor = _Loss.apply(hidden, embedding, bias, targets, weights)  # type: ignore[no-untyped-call]
     return loss
 
