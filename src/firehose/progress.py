@@ -29,13 +29,20 @@ def track(
 
     ``note`` says how things stand, and is asked after each item.
     """
+    with measure(total, doing) as show:
+        for number, item in enumerate(items, 1):
+            yield item
+            show(number, note())
+
+
+@contextlib.contextmanager
+def measure(total: int, doing: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar that is told how much is done, and how things stand."""
     state = TextColumn("[dim]{task.fields[note]}[/dim]")
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True), state)
     with _progress(*columns) as bar, _timed(doing):
         task = bar.add_task(doing, total=total, note="")
-        for item in items:
-            yield item
-            bar.update(task, advance=1, note=note())
+        yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
 @contextlib.contextmanager

@@ -104,10 +104,17 @@ def test_games_begin_with_a_pretrained_model_where_there_is_one(tmp_path: Path) 
     start, game, oracle = jobs[0], jobs[1], jobs[-1]
     assert game.start is oracle.start and game.start is not None and game.start.key == start.key
     (command,) = game.commands()
+    assert game.left() == [command]
     assert spelled(command).startswith("firehose play ")
     assert command[command.index("--from") + 1] == str(start.folder)
     train, score = oracle.commands()
     assert (train[0], score[0]) == ("offline", "evaluate")
+    game.folder.mkdir(parents=True)
+    (game.folder / "run.json").write_text("{}")
+    oracle.model.mkdir(parents=True)
+    (oracle.model / "model.json").write_text("{}")
+    assert game.left() == [["resume", str(game.folder)]]
+    assert oracle.left() == [score]
 
 
 @pytest.mark.parametrize(

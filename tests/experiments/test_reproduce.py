@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import contents, prepared, simple_posts
+from firehose.config import read_recipe
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.experiments import calibrate
@@ -98,16 +99,19 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
 def test_each_run_is_a_file_with_all_there_is_to_know(done: Schedule) -> None:
     page = again(done)
     files = sorted((page.parent / "runs").glob("*.json"))
-    assert len(files) == 10
+    assert len(files) == 11  # with the pretrained model
     for file in files:
         run = json.loads(file.read_text())
         assert {"settings", "seed", "version", "perplexity", "compute", "result"} <= set(run)
-        assert run["compute"]["gradient steps"] > 0
+        assert run["compute"]["gradient steps"] > 0 and run["machine"]["torch"]
+        assert run["commands"][0].startswith(f"firehose {run['kind']} ")
+        recipe = read_recipe(file.with_suffix(".toml"))
+        assert recipe[run["kind"]] == run["settings"][run["kind"]]
         if run["kind"] == "play":
-            assert run["machine"]["torch"] and run["perplexity"]["old"] > 0
+            assert run["perplexity"]["old"] > 0
             ratio = run["perplexity"]["old"] / run["perplexity"]["recent"]
             assert run["perplexity"]["forgetting"] == pytest.approx(ratio)
-        else:
+        elif run["kind"] == "offline":
             assert run["perplexity"]["crossed"] > 0
 
 
@@ -251,6 +255,16 @@ def test_interrupted_it_goes_on_to_the_same_tables(
     for name in ("tables/steps-1.md", "claims.json"):
         ours = (tmp_path / "out" / "steps" / name).read_text()
         assert ours == (expected.parent / name).read_text()
+
+
+def test_it_shows_how_far_the_runs_are(tmp_path: Path, corpus: Corpus) -> None:
+    (start, game) = one_game(tmp_path, corpus)
+    working = [executing.Working(job, [], {}) for job in (start, game)]
+    game.folder.mkdir(parents=True)
+    start.log.write_text("Hello\nepoch 1: fine\n")
+    assert [each.share() for each in working] == [1 / start.settings.pretrain.epochs, 0]
+    (game.folder / "paid.f32").write_bytes(bytes(4 * (game.posts // 4)))
+    assert working[1].share() == game.posts // 4 / game.posts
 
 
 def test_stopping_stops_the_processes(

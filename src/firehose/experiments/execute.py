@@ -13,7 +13,7 @@ from firehose.experiments.jobs import Job, program
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
 from firehose.machine import cores, gpus
-from firehose.progress import say, track
+from firehose.progress import measure, say
 
 LOOK = 0.5  # seconds between two looks at the processes
 PATIENCE = 120  # seconds that a process has to write its checkpoint when all is to stop
@@ -41,6 +41,16 @@ class Working:
                 start_new_session=True,  # Ctrl-C reaches us, and we tell them
             )
 
+    def share(self) -> float:
+        """How much of it is done: posts of a game, epochs of a training."""
+        job = self.job
+        if job.kind == "play":
+            paid = job.folder / "paid.f32"
+            return paid.stat().st_size / 4 / job.posts if paid.is_file() else 0.0
+        said = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        epochs = sum(line.startswith("epoch ") for line in said)
+        return min(epochs / getattr(job.settings, job.kind).epochs, 1.0)
+
 
 def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
     """Do all jobs that are not done; returns why, for each that failed, by its key.
@@ -52,15 +62,28 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
     if len(waiting) < len(jobs):
         say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already.")
     failed: dict[str, str] = {}
-    finished = _finish(waiting, at_once, failed)
-    for job in track(finished, len(waiting), "runs", lambda: ""):
-        if job.key in failed:
-            say(f"{job.name} failed: {failed[job.key]}")
+    ended = 0
+    with measure(len(waiting), "runs") as show:
+        for job, working in _finish(list(waiting), at_once, failed):
+            if job is not None:
+                ended += 1
+            if job is not None and job.key in failed:
+                say(f"{job.name} failed: {failed[job.key]}")
+            show(*_standing(ended, working))
     return failed
 
 
-def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterator[Job]:
-    """The jobs, as they come to an end."""
+def _standing(ended: int, working: Sequence[Working]) -> tuple[float, str]:
+    """The jobs that are done, parts of them included, and which are going on."""
+    shares = [(each.job.name.rpartition("-")[0], each.share()) for each in working]
+    notes = ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    return ended + sum(share for _, share in shares), notes
+
+
+def _finish(
+    waiting: list[Job], at_once: int, failed: dict[str, str]
+) -> Iterator[tuple[Job | None, list[Working]]]:
+    """The jobs as they come to an end, or None meanwhile; and those that are going on."""
     idle = environments(at_once)
     working: list[Working] = []
     with _told_to_stop(working) as request:
@@ -68,20 +91,21 @@ def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterato
             for job in [j for j in waiting if j.start and j.start.key in failed]:
                 failed[job.key] = f"{job.start.name if job.start else ''} failed"
                 waiting.remove(job)
-                yield job
+                yield job, working
             ready = [job for job in waiting if not job.start or job.start.is_done]
             free = [job for job in ready if not Checkpoints(job.checkpoints).are_held()]
             for job in free[: at_once - len(working)]:
                 waiting.remove(job)
                 if job.is_done:  # by another process, meanwhile
-                    yield job
+                    yield job, working
                     continue
                 write_whole(job.recipe, job.settings.to_toml().encode())
-                working.append(Working(job, job.commands(), idle.pop()))
+                working.append(Working(job, job.left(), idle.pop()))
                 working[-1].next()
             time.sleep(LOOK)
             if request.made:
                 raise Stopped("Stopped; the same command goes on from there.")
+            yield None, working
             for each in [w for w in working if w.process.poll() is not None]:
                 if each.process.returncode == 0 and each.commands:
                     each.next()
@@ -92,7 +116,7 @@ def _finish(waiting: list[Job], at_once: int, failed: dict[str, str]) -> Iterato
                     failed[each.job.key] = last_words(each.job.log)
                 else:
                     say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
-                yield each.job
+                yield each.job, working
 
 
 def environments(at_once: int) -> list[dict[str, str]]:

@@ -115,20 +115,28 @@ class Job:
         """What it said."""
         return self.store / f"{self.name}.log"
 
+    @property
+    def posts(self) -> int:
+        """Of the stream."""
+        return self.corpus.manifest.posts["train"]
+
     def commands(self) -> list[list[str]]:
-        """What does it, one after another: also what goes on where an earlier attempt stopped."""
+        """What does it, one after another."""
         corpus, recipe = str(self.corpus.path), ["--recipe", str(self.recipe)]
         begin = ["--from", str(self.start.model)] if self.start else []
-        if self.kind == "play":
-            if (self.folder / "run.json").is_file():
-                return [["resume", str(self.folder)]]
-            return [["play", corpus, *begin, *recipe, "--out", str(self.folder)]]
-        train = [self.kind, corpus, *begin, *recipe, "--out", str(self.model)]
-        if self.kind == "pretrain":
-            return [train]
+        out = self.folder if self.kind == "play" else self.model
+        make = [self.kind, corpus, *begin, *recipe, "--out", str(out)]
+        if self.kind != "offline":
+            return [make]
         values = ["--out", str(self.folder / "users.parquet")]
-        score = ["evaluate", str(self.model), corpus, *values]
-        return [*([] if (self.model / "model.json").is_file() else [train]), score]
+        return [make, ["evaluate", str(self.model), corpus, *values]]
+
+    def left(self) -> list[list[str]]:
+        """What is left of that after an earlier attempt; a training goes on by itself."""
+        if self.kind == "play" and (self.folder / "run.json").is_file():
+            return [["resume", str(self.folder)]]
+        trained = self.kind == "offline" and (self.model / "model.json").is_file()
+        return self.commands()[int(trained) :]
 
 
 def program(command: list[str]) -> list[str]:

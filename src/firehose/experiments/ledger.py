@@ -15,6 +15,7 @@ from firehose.learning.account import Measure, account
 from firehose.learning.metrics import RESAMPLES
 from firehose.learning.outcome import Outcome
 from firehose.learning.scoring import Costs
+from firehose.learning.settings import Training
 from firehose.models.store import read_card
 
 AT_ONCE = 50  # samples of users in memory
@@ -97,8 +98,8 @@ def _costs(job: Job, measure: Measure) -> Costs:
 @cache
 def ledger(job: Job, measure: Shown) -> Ledger:
     """What a run that is done paid; empty, where it has no such measure."""
-    if job.kind == "offline":
-        return _offline(job, measure)
+    if job.kind != "play":
+        return _offline(job, measure) if job.kind == "offline" else []
     match measure:
         case "crossed":
             return []
@@ -190,9 +191,10 @@ def compute(job: Job) -> dict[str, float]:
         return Outcome.read(job.folder).compute
     origin: dict[str, Any] = read_card(job.model).origin
     epochs = origin["history"]
-    posts = job.corpus.manifest.posts["train"]
+    posts = job.corpus.manifest.posts["train" if job.kind == "offline" else "pretrain"]
+    training: Training = getattr(job.settings, job.kind)
     return {
-        "gradient steps": len(epochs) * -(-posts // job.settings.offline.posts),
+        "gradient steps": len(epochs) * -(-posts // training.posts),
         "tokens trained on": sum(epoch["tokens"] for epoch in epochs),
         "seconds": sum(epoch["seconds"] for epoch in epochs),
     }

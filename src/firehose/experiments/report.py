@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from firehose.data.corpus import Corpus
 from firehose.experiments.compare import Comparison, Played
 from firehose.experiments.curves import FIGURES
-from firehose.experiments.jobs import Job
+from firehose.experiments.jobs import Job, spelled, with_starts
 from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
@@ -90,12 +90,15 @@ def write(
             blocks.append(FIGURES[plan.draw].block(figure))
             save(figure, out / "figures" / f"{part.name}-{plan.draw}")
         blocks += [_details(claim) for claim in claims]
-    jobs = {job.key: job for part in parts for job in part.jobs if job.is_done}
-    for job in jobs.values():
+    done = [job for part in parts for job in part.jobs if job.is_done]
+    for job in with_starts(done):
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
+        write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
     title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
-    content = page(title, _one_line(corpus, list(jobs.values())), blocks, command)
+    content = page(
+        title, _one_line(corpus, list({job.key: job for job in done}.values())), blocks, command
+    )
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
 
@@ -174,8 +177,9 @@ def describe(job: Job) -> dict[str, Any]:
         made = {"version": card["version"], "machine": card["machine"]}
         result: dict[str, Any] = Outcome.read(job.folder).public()
     else:
-        made = {"version": read_card(job.model).version}
-        result = {"history": read_card(job.model).origin["history"]}
+        trained = read_card(job.model)
+        made = {"version": trained.version, "machine": trained.origin.get("machine")}
+        result = {"history": trained.origin["history"]}
     own = Group(job.facts, (job,))
     values = {measure: own.value(measure) for measure in MEASURED}
     return {
@@ -185,6 +189,7 @@ def describe(job: Job) -> dict[str, Any]:
         **made,
         "settings": {name: job.settings.public()[name] for name in ("model", job.kind)},
         "begins with": job.start.name if job.start else None,
+        "commands": [spelled(command) for command in job.commands()],
         "compute": compute(job),
         "perplexity": {name: value.mean for name, value in values.items() if value},
         "result": result,

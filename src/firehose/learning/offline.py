@@ -27,6 +27,7 @@ from firehose.learning.checkpoint import (
 )
 from firehose.learning.scoring import costs
 from firehose.learning.settings import Settings, Training
+from firehose.machine import machine
 from firehose.models.adam import Adam, NotFinite
 from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal
@@ -227,8 +228,11 @@ class Run(NamedTuple):
             self._train(fit, checkpoints, every)
             fit.take_best()
             trained.model.eval()
-            history = [epoch._asdict() for epoch in fit.history]
-            trained.origin = identity | {"history": history, "place": str(trained.model.place)}
+            trained.origin = identity | {
+                "history": [epoch._asdict() for epoch in fit.history],
+                "machine": machine(),
+                "place": str(trained.model.place),
+            }
             save(trained, out, replace)
             checkpoints.remove()
         return trained
