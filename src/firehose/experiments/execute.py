@@ -12,6 +12,7 @@ from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
 from firehose.figures import write_whole
 from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
+from firehose.learning.settings import Training
 from firehose.machine import cores, gpus
 from firehose.progress import measure, say
 
@@ -49,7 +50,8 @@ class Working:
             return paid.stat().st_size / 4 / job.posts if paid.is_file() else 0.0
         said = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
         epochs = sum(line.startswith("epoch ") for line in said)
-        return min(epochs / getattr(job.settings, job.kind).epochs, 1.0)
+        training: Training = getattr(job.settings, job.kind)
+        return min(epochs / training.epochs, 1.0)
 
 
 def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
