@@ -24,7 +24,6 @@ from torch.nn import functional
 from firehose.batch import Batch
 from firehose.models.adam import Adam
 from firehose.models.allocation import keep_memory
-from firehose.models.gradient import Gradient
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.transformer_xl import sinusoids
 from firehose.models.users import Users
@@ -167,7 +166,7 @@ def table_of(count: int) -> Users:
 
 def learn(model: Personal, adam: Adam, batch: Batch) -> None:
     """One step our way: forward, backward, clip, Adam."""
-    adam.step(Gradient.of(model, batch))
+    adam.step(model.gradient(batch))
 
 
 def flat_step() -> Callable[[Batch], None]:

@@ -77,8 +77,8 @@ def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
     memory.push(past, generator)
     memory.push(pictures(4, task=1, seed=seed), generator)  # the present task's own
     released = pictures(5, task=1, seed=seed + 9)
-    before = flat(Gradient.of(model, released))
-    reference = flat(Gradient.of(model, past))
+    before = flat(model.gradient(released))
+    reference = flat(model.gradient(past))
     gradient = GEM(5, margin=0.0).gradient(model, released, memory, generator)
     assert gradient is not None
     conflict = before @ reference
@@ -149,7 +149,7 @@ def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     held = Exemplars(model, posts=9, per_task=9)
     generator = np.random.default_rng(0)
     released = pictures(4, task=1)
-    plain = flat(Gradient.of(model, released))
+    plain = flat(model.gradient(released))
     first = ICaRL(9).gradient(model, released, held, generator)
     held.push(pictures(9), generator)
     # Nothing has changed since the exemplars were chosen, so there is nothing to mend.
@@ -160,18 +160,48 @@ def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     SGD(model, 0.5).step(first)
     third = ICaRL(9, strength=2.0).gradient(model, released, held, np.random.default_rng(1))
     reminders, then = held.reminders(np.random.default_rng(1))
-    now = torch.log_softmax(model(see(reminders)[0]), 1)
+    weights = differentiable(model)
+    now = torch.log_softmax(run(weights, see(reminders)[0]), 1)
     then = torch.softmax(then, 1)
-    loss = model.loss(released)[0] + 2 * (then * (then.log() - now)).sum(1).mean()
-    slopes = torch.autograd.grad(loss, list(model.parameters()))
+    pixels, classes = see(released)
+    loss = torch.nn.functional.cross_entropy(run(weights, pixels), classes)
+    loss = loss + 2 * (then * (then.log() - now)).sum(1).mean()
     assert third is not None
-    assert torch.allclose(flat(third), torch.cat([s.flatten() for s in slopes]), atol=1e-6)
+    assert torch.allclose(flat(third), slopes(loss, weights), atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [(), (5,), (6, 4)])
+def test_the_gradient_by_hand_is_that_of_autograd(hidden: tuple[int, ...]) -> None:
+    model = Perceptron(PIXELS, 3, hidden, seed=2)
+    posts = pictures(7)
+    weights = differentiable(model)
+    loss = torch.nn.functional.cross_entropy(run(weights, see(posts)[0]), see(posts)[1])
+    gradient = model.gradient(posts)
+    assert torch.allclose(flat(gradient), slopes(loss, weights), atol=1e-6)
+    expected = pytest.approx(float(loss.detach()))
+    assert gradient.loss == expected
+    assert model.cost(posts) == expected
+
+
+def differentiable(model: Perceptron) -> list[torch.Tensor]:
+    """Its weights and biases, layer by layer, for autograd."""
+    return [part.clone().requires_grad_() for layer in model.layers for part in layer]
+
+
+def run(weights: list[torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
+    for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+        hidden = torch.relu(hidden @ weight.T + bias)
+    return hidden @ weights[-2].T + weights[-1]
+
+
+def slopes(loss: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([slope.flatten() for slope in torch.autograd.grad(loss, weights)])
 
 
 def test_plain_descent_by_hand() -> None:
     model = Perceptron(PIXELS, 3, (5,))
     before = [weight.detach().clone() for weight in model.parameters()]
-    gradient = Gradient.of(model, pictures(4))
+    gradient = model.gradient(pictures(4))
     norm = SGD(model, 0.1).step(gradient)
     assert norm == pytest.approx(float(flat(gradient).norm()))
     for old, weight, slope in zip(before, model.parameters(), gradient.shared, strict=True):
@@ -183,12 +213,9 @@ def test_a_perceptron_by_hand() -> None:
     model = Perceptron(PIXELS, 3, (5, 4), seed=1)
     posts = pictures(8)
     paid = model.pay(posts)
-    first, second, head = ((layer.weight, layer.bias) for layer in model.layers)
     tokens = torch.from_numpy(posts.tokens.reshape(8, -1).astype(np.float32))
-    hidden = torch.relu(tokens[:, :-1] / 255 @ first[0].T + first[1])  # type: ignore[operator]
-    hidden = torch.relu(hidden @ second[0].T + second[1])  # type: ignore[operator]
-    logits = torch.log_softmax(hidden @ head[0].T + head[1], 1)  # type: ignore[operator]
-    nats = -logits[torch.arange(8), tokens[:, -1].long()]
-    assert paid.nats == pytest.approx(nats.detach().numpy(), rel=1e-5)
-    assert model.cost(posts) == pytest.approx(float(nats.detach().mean()), rel=1e-5)
+    outputs = run([part for layer in model.layers for part in layer], tokens[:, :-1] / 255)
+    nats = -torch.log_softmax(outputs, 1)[torch.arange(8), tokens[:, -1].long()]
+    assert paid.nats == pytest.approx(nats.numpy(), rel=1e-5)
+    assert model.cost(posts) == pytest.approx(float(nats.mean()), rel=1e-5)
     assert paid.words.tolist() == [1] * 8

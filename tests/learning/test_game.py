@@ -161,7 +161,7 @@ class Scripted:
         self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         batch = next(self.batches, None)
-        return None if batch is None else Gradient.of(model, batch)
+        return None if batch is None else model.gradient(batch)
 
 
 @pytest.mark.parametrize("zero", [True, False])
@@ -179,7 +179,7 @@ def test_congrad_keeps_what_brute_force_picks(zero: bool, seed: int) -> None:
     held = optimizer.validation.sample(4, np.random.default_rng(7))
     scores = [model.cost(held)]
     for batch in batches:
-        adam.step(Gradient.of(model, batch))
+        adam.step(model.gradient(batch))
         candidates.append(flat(model))
         scores.append(model.cost(held))
     first = 0 if zero else 1
@@ -229,7 +229,7 @@ def test_a_gem_projects_what_conflicts() -> None:
     held.push(old, np.random.default_rng(0))
     adam = Adam(model, 0.02)
     for _ in range(20):  # until what helps the one harms the other
-        adam.step(Gradient.of(model, Batch.join([fresh, old])))
+        adam.step(model.gradient(Batch.join([fresh, old])))
     conflicts = 0
     for seed in range(30):
         generator = np.random.default_rng(seed)
@@ -271,13 +271,13 @@ def spread(model: Personal, gradient: Gradient) -> torch.Tensor:
 def test_a_step_sees_so_many_posts_in_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("adapters")
     sizes: list[int] = []
-    made = Gradient.of
+    made = Personal.gradient
 
     def counted(model: Personal, batch: Batch) -> Gradient:
         sizes.append(len(batch))
         return made(model, batch)
 
-    monkeypatch.setattr(Gradient, "of", counted)
+    monkeypatch.setattr(Personal, "gradient", counted)
     learner: Learner = LEARNERS[name](6)
     held = memory()
     (released,) = stream(1, posts=8)

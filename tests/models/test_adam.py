@@ -32,7 +32,7 @@ def test_who_is_silent_does_not_move() -> None:
     adam = Adam(model, 0.1)
     before = model.users.vectors.clone()
     for _ in range(3):
-        adam.step(Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])))
+        adam.step(model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])))
     moved = (model.users.vectors != before).any(1).nonzero().flatten().tolist()
     assert moved == [3, 5]
 
@@ -48,7 +48,7 @@ def flat(gradient: Gradient) -> torch.Tensor:
 def test_a_gradient_is_that_of_the_loss() -> None:
     model = awake(tiny("adapters"))
     batch = batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])
-    gradient = Gradient.of(model, batch)
+    gradient = model.gradient(batch)
     loss, taken = model.loss(batch)
     loss.backward()
     assert gradient.loss == loss.item()
@@ -63,8 +63,8 @@ def test_a_gradient_is_that_of_the_loss() -> None:
 
 def test_gradients_add_and_multiply_as_vectors() -> None:
     model = awake(tiny("adapters"))
-    one = Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
-    other = Gradient.of(model, batch_of([[1, 6, 2], [1, 8, 2]], [5, 8]))
+    one = model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
+    other = model.gradient(batch_of([[1, 6, 2], [1, 8, 2]], [5, 8]))
     first, second = flat(one), flat(other)
     assert one.dot(other) == pytest.approx(float(first @ second), rel=1e-4)
     assert one.norm() == pytest.approx(float(first.norm()), rel=1e-5)
@@ -76,7 +76,7 @@ def test_gradients_add_and_multiply_as_vectors() -> None:
 
 def test_the_gradient_is_clipped_over_weights_and_users_together() -> None:
     model = awake(tiny("adapters"))
-    gradient = Gradient.of(model, batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
+    gradient = model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
     whole = flat(gradient)
     adam = Adam(model, 0.1, clip=0.01)
     assert adam.step(gradient) == pytest.approx(float(whole.norm()), rel=1e-5)
@@ -89,5 +89,5 @@ def test_learning_makes_the_batch_cheaper() -> None:
     adam = Adam(model, 1e-2)
     before = model.pay(batch).nats.sum()
     for _ in range(30):
-        adam.step(Gradient.of(model, batch))
+        adam.step(model.gradient(batch))
     assert model.pay(batch).nats.sum() < before / 2

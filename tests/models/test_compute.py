@@ -55,13 +55,13 @@ def _trained(place: Place, steps: int = 30) -> tuple[Personal, Gradient]:
     model = awake(tiny("adapters")).move_to(place)
     adam = Adam(model, 1e-2)
     for _ in range(steps):
-        gradient = Gradient.of(model.train(), POSTS)
+        gradient = model.train().gradient(POSTS)
         adam.step(gradient)
     return model, gradient
 
 
 def test_half_as_many_bits_learn_nearly_the_same() -> None:
-    exact, rough = (Gradient.of(awake(tiny("adapters")).move_to(p), POSTS) for p in (Place(), HALF))
+    exact, rough = (awake(tiny("adapters")).move_to(p).gradient(POSTS) for p in (Place(), HALF))
     assert 0 < abs(rough.loss / exact.loss - 1) < 0.01
     likeness = rough.dot(exact) / (rough.norm() * exact.norm())
     assert likeness > 0.999

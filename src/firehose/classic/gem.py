@@ -29,7 +29,7 @@ class GEM:
         """From released posts, corrected by all that is remembered of other tasks."""
         if not released:
             return None
-        gradient = Gradient.of(model, draw(released, self.step_size, generator))
+        gradient = model.gradient(draw(released, self.step_size, generator))
         past = _by_task(model, memory, released)
         conflict = np.array([gradient.dot(each) for each in past])
         if (conflict < 0).any():
@@ -45,7 +45,7 @@ def _by_task(model: Model, memory: Buffer, released: Batch) -> list[Gradient]:
         return []
     held = memory.all()
     tasks = np.setdiff1d(held.user, released.user)
-    return [Gradient.of(model, held.select(np.flatnonzero(held.user == task))) for task in tasks]
+    return [model.gradient(held.select(np.flatnonzero(held.user == task))) for task in tasks]
 
 
 def weights(

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from firehose.batch import Batch
 from firehose.learning.learners import draw
@@ -130,10 +129,14 @@ class ICaRL:
         if not released:
             return None
         posts = draw(released, self.step_size, generator)
-        loss, taken = model.loss(posts)
-        if len(memory):
-            reminders, outputs = memory.reminders(generator)
-            now = functional.log_softmax(model(see(reminders)[0]), 1)
-            then = functional.softmax(outputs, 1)
-            loss = loss + self.strength * functional.kl_div(now, then, reduction="batchmean")
-        return Gradient.of_loss(model, loss, taken, len(posts.tokens))
+        if not len(memory):
+            return model.gradient(posts)
+        pictures, classes = see(posts)
+        reminders, outputs = memory.reminders(generator)
+        shares = (1 / len(posts), self.strength / len(reminders))
+        parts = zip((len(posts), len(reminders)), shares, strict=True)
+        return model.toward(
+            torch.cat([pictures, see(reminders)[0]]),
+            torch.cat([model.one_hot[classes], outputs.softmax(1)]),
+            torch.cat([torch.full((number, 1), share) for number, share in parts]),
+        )

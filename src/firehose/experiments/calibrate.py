@@ -112,7 +112,6 @@ def _room(plan: BufferPlan, job: Job) -> int:
 
 def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
     from firehose.models.adam import Adam
-    from firehose.models.gradient import Gradient
     from firehose.models.personal import Personal
 
     model = Personal(settings.model, corpus.vocabulary.size)
@@ -122,7 +121,7 @@ def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
     train, generator = corpus.splits["train"], np.random.default_rng(0)
 
     def step() -> None:
-        adam.step(Gradient.of(model.train(), train.batch(_some(step_size))))
+        adam.step(model.train().gradient(train.batch(_some(step_size))))
 
     def score() -> None:
         model.pay(train.batch(_some(AT_ONCE)))

@@ -42,7 +42,7 @@ class OnlineOnly:
         self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
     ) -> Gradient | None:
         """From released posts."""
-        return Gradient.of(model, draw(released, self.step_size, generator)) if released else None
+        return model.gradient(draw(released, self.step_size, generator)) if released else None
 
 
 class ReplayOnly:
@@ -56,7 +56,7 @@ class ReplayOnly:
     ) -> Gradient | None:
         """From remembered posts."""
         recalled = recall(memory, self.step_size, generator)
-        return Gradient.of(model, recalled[0]) if recalled else None
+        return model.gradient(recalled[0]) if recalled else None
 
 
 class MixedReplay:
@@ -72,7 +72,7 @@ class MixedReplay:
         half = self.step_size // 2
         fresh = [draw(released, self.step_size - half, generator)] if released else []
         posts = [*fresh, *recall(memory, half, generator)]
-        return Gradient.of(model, Batch.join(posts)) if posts else None
+        return model.gradient(Batch.join(posts)) if posts else None
 
 
 class AGEM:
@@ -92,9 +92,9 @@ class AGEM:
         if not released:
             return None
         half = self.step_size // 2
-        gradient = Gradient.of(model, draw(released, self.step_size - half, generator))
+        gradient = model.gradient(draw(released, self.step_size - half, generator))
         for remembered in recall(memory, half, generator):
-            reference = Gradient.of(model, remembered)
+            reference = model.gradient(remembered)
             gradient.tokens += reference.tokens
             conflict = gradient.dot(reference)
             if conflict < 0:

@@ -29,7 +29,6 @@ from firehose.learning.scoring import costs
 from firehose.learning.settings import Settings, Training
 from firehose.machine import machine
 from firehose.models.adam import Adam, NotFinite
-from firehose.models.gradient import Gradient
 from firehose.models.personal import Personal
 from firehose.models.store import WEIGHTS, Trained, begin, read_card, save
 from firehose.progress import say, track
@@ -79,7 +78,7 @@ class Fit:
         for start in range((self.steps_per_epoch - self.left()) * size, len(order), size):
             begun = time.monotonic()
             batch = self.posts.batch(order[start : start + size])
-            gradient = Gradient.of(self.model, batch)
+            gradient = self.model.gradient(batch)
             try:
                 self.adam.step(gradient, self.rate())
             except NotFinite as error:

@@ -102,6 +102,8 @@ def settle(columns: Columns, batch: Batch, target: Slots, used: NDArray[np.bool_
     Returns who is not there then: those who were in these slots (``used`` says where anybody
     was), and those of the batch who did not stay.
     """
+    if not (target >= 0).any():
+        return batch
     # The last post that wants a slot is the first one in the reversed batch.
     wanted, first = np.unique(target[::-1], return_index=True)
     stays = (len(target) - 1 - first)[wanted >= 0]

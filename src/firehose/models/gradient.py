@@ -1,14 +1,13 @@
 """The gradient of a loss: of every shared weight, and of the vectors of the users in the batch."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from firehose.batch import Batch
-from firehose.models.model import Model
 from firehose.models.users import Taken
 
 
@@ -23,15 +22,8 @@ class Gradient:
     tokens: int  # that it was computed from
 
     @classmethod
-    def of(cls, model: Model, batch: Batch) -> Self:
-        """Differentiate the model's loss on a batch; who is new in it has a row now."""
-        loss, taken = model.loss(batch)
-        return cls.of_loss(model, loss, taken, len(batch.tokens) - len(batch))
-
-    @classmethod
-    def of_loss(cls, model: Model, loss: Tensor, taken: Taken, tokens: int) -> Self:
+    def of_loss(cls, loss: Tensor, parameters: Sequence[Tensor], taken: Taken, tokens: int) -> Self:
         """Differentiate any loss of the shared weights and of some users' vectors."""
-        parameters = list(model.parameters())
         vectors = [taken.vectors] if taken.vectors.requires_grad else []
         slopes = torch.autograd.grad(loss, [*parameters, *vectors], allow_unused=True)
         shared: list[Tensor | None] = list(slopes[: len(parameters)])
@@ -44,8 +36,7 @@ class Gradient:
 
     def norm(self) -> float:
         """Over everything."""
-        norms = [torch.stack(torch._foreach_norm(slopes)).norm() for slopes in self._slopes()]
-        return math.hypot(*map(float, norms))
+        return math.hypot(*map(_norm, self._slopes()))
 
     def scale(self, factor: float) -> None:
         """Multiply everything."""
@@ -55,6 +46,8 @@ class Gradient:
     def _slopes(self) -> list[list[Tensor]]:
         """All of them, each device's together: the users' are on the CPU."""
         shared = [slope for slope in self.shared if slope is not None]
+        if not len(self.rows):
+            return [shared]
         if not shared or shared[0].device == self.users.device:
             return [[*shared, self.users]]
         return [shared, [self.users]]
@@ -65,6 +58,8 @@ class Gradient:
         for mine, theirs in zip(self.shared, other.shared, strict=True):
             if mine is not None and theirs is not None:
                 total += float(mine.flatten() @ theirs.flatten())
+        if not len(self.rows) or not len(other.rows):
+            return total
         here, there = (self.rows[:, None] == other.rows).nonzero(as_tuple=True)
         return total + float((self.users[here] * other.users[there]).sum())
 
@@ -79,3 +74,9 @@ class Gradient:
         both = torch.cat([self.users, other.users * factor])
         self.users = both.new_zeros(len(rows), both.shape[1]).index_add_(0, which, both)
         self.rows = rows
+
+
+def _norm(slopes: list[Tensor]) -> float:
+    if len(slopes) == 1:
+        return float(slopes[0].norm())
+    return float(torch.stack(torch._foreach_norm(slopes)).norm())

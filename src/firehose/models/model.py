@@ -5,10 +5,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from firehose.batch import Batch
-from firehose.models.users import Taken, Users
+from firehose.models.gradient import Gradient
+from firehose.models.users import Users
 
 
 class Paid(NamedTuple):
@@ -30,13 +31,13 @@ class Model(Protocol):
         """The same, with their names."""
 
     def train(self) -> Any:
-        """From now on, ``loss`` is for learning."""
+        """From now on, gradients are for learning."""
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Taken]:
-        """A number to differentiate, and the vectors of the users in the batch."""
+    def gradient(self, batch: Batch) -> Gradient:
+        """Of its loss on a batch; who is new in it has a row now."""
 
     def cost(self, batch: Batch) -> float:
-        """What ``loss`` would be, without changing anything."""
+        """The loss, without changing anything."""
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""

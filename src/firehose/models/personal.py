@@ -15,6 +15,7 @@ from firehose.config import Section
 from firehose.models.attention import Grid
 from firehose.models.compute import Place
 from firehose.models.dropout import Dropout, Random
+from firehose.models.gradient import Gradient
 from firehose.models.model import Paid
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
@@ -123,6 +124,12 @@ class Personal(nn.Module):
             part.to(self.place.precision) for part in (hidden, shared.embedding, shared.output_bias)
         )
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
+
+    def gradient(self, batch: Batch) -> Gradient:
+        """Of the loss, by all shared weights and by the vectors of the users in the batch."""
+        loss, taken = self.loss(batch)
+        tokens = len(batch.tokens) - len(batch)
+        return Gradient.of_loss(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
         """What ``loss`` would be, but without dropout, gradient, or new users."""
