@@ -11,6 +11,7 @@ from firehose.data.stats import describe
 from firehose.data.stats_figures import write as write_statistics
 from firehose.experiments.compare import Comparison, compare
 from firehose.experiments.compare import write as write_comparison
+from firehose.experiments.naming import name_of
 from firehose.learning.run import play
 from firehose.learning.settings import make_settings
 from firehose.progress import announce, say
@@ -41,7 +42,7 @@ def demo(out: str | Path, execution: Execution = HERE) -> Demonstration:
     for learner, optimizer in PAIRS:
         run = folder / "runs" / f"{learner}-{optimizer}"
         shutil.rmtree(run, ignore_errors=True)
-        say(f"{learner} × {optimizer}")
+        say(f"{name_of(learner)} × {name_of(optimizer)}")
         settings = make_settings("demo", play={"learner": learner, "optimizer": optimizer})
         play(corpus, run, settings)
         runs.append(run)

@@ -75,11 +75,6 @@ def read(name: str, folder: Path) -> DataSet:
     return DataSet(Pictures(images, labels), Pictures(test_images, test_labels))
 
 
-def is_there(name: str, folder: Path) -> bool:
-    """Whether all files of a data set are in a folder, right or wrong."""
-    return all(_candidates(folder, name, file) for file in SUMS[name])
-
-
 def idx(content: bytes) -> NDArray[np.uint8]:
     """An idx file of bytes; whatever has more than one dimension becomes rows."""
     kind, dimensions = content[2], content[3]
