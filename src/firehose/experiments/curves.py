@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from firehose.experiments.naming import name_of
@@ -16,7 +16,6 @@ from firehose.figures import (
     BLUE,
     GREEN,
     INK,
-    LINE,
     MUTED,
     PURPLE,
     RAMP,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, AMBER, INK)
 KNOWN = ("mixed-replay", "online-only", "replay-only", "a-gem")  # always in the same colour
 DASHED = (0, (3, 1.6))
+NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
 
 
 Look = tuple[str, object]  # colour, and line
@@ -66,10 +66,10 @@ def online_fit(found: "Comparison") -> Figure:
         curve = run.outcome.curve
         smooth = _smooth(np.log(curve.windowed))
         axes.plot(curve.posts, np.exp(smooth), color=colour, linestyle=line)
-    _perplexity(axes)
     for name, value in _floors(found):
         axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         note(axes, name, ((1, value), ("axes fraction", "data")), (0, 2.5), ha="right")
+    _perplexity(axes)
     axes.set_xlabel("posts seen")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     return figure
@@ -172,13 +172,12 @@ def _axes(names: list[str], handles: list[Line2D]) -> tuple[Figure, Axes]:
 def _perplexity(axes: Axes) -> None:
     """A logarithmic axis with enough numbers at it, and not too many."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, places=0)))
     low, high = axes.get_ylim()
-    told = "123456789" if high / low < 4 else "25" if high / low < 30 else ""
-    axes.yaxis.set_minor_formatter(
-        FuncFormatter(lambda value, _: compact(value, places=0) * (f"{value:e}"[0] in told))
-    )
-    axes.tick_params(axis="y", which="minor", labelsize=8, labelcolor=MUTED, color=LINE)
+    ends = (1, 2, 5) if high / low < WIDE else (1,)
+    near = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+    axes.yaxis.set_major_locator(near if high / low < NARROW else LogLocator(10, ends))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel("word perplexity (logarithmic)")
 
 
