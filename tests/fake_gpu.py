@@ -12,11 +12,16 @@ MOVING = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
 
 
 class FakeGPU(TorchDispatchMode):
-    """Refuses to mix devices, as a real one does; what comes back from it is ones."""
+    """Refuses to mix devices, as a real one does.
+
+    What comes back from it is ones, and single numbers are 1 and −1 in turn, so that whatever
+    depends on them goes both ways.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations = 0  # that were done on it
+        self.read = 0  # numbers that came back
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -25,7 +30,8 @@ class FakeGPU(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         devices = {tensor.device for tensor in tensors}
         if func == torch.ops.aten._local_scalar_dense.default and FAKE in devices:
-            return 1.0
+            self.read += 1
+            return 1.0 if self.read % 2 else -1.0
         if func in MOVING:
             target = kwargs.get("device") or (args[0].device if len(args) > 1 else None)
             source = args[1] if len(args) > 1 else args[0]

@@ -52,6 +52,13 @@ def test_gzipped_files_are_read_too(mnist: Path) -> None:
     assert read("mnist", mnist).train.classes.tolist() == [7, 1]
 
 
+def test_files_of_the_same_name_in_other_folders_do_no_harm(mnist: Path) -> None:
+    (mnist / "Fashion").mkdir()  # comes first
+    for path in sorted((mnist / "raw").iterdir()):
+        (mnist / "Fashion" / path.name).write_bytes(b"of another data set")
+    assert read("mnist", mnist).train.classes.tolist() == [7, 1]
+
+
 @pytest.mark.parametrize("damage", ["cut", "changed", "swapped"])
 def test_what_is_not_the_published_file_is_refused(mnist: Path, damage: str) -> None:
     images, labels = (

@@ -64,6 +64,23 @@ def test_users_who_are_hard_for_both_do_not_widen_the_interval(
     assert found.high - found.low < 0.03  # and not exp(± 2 · 3 / √200)
 
 
+def test_users_who_are_on_one_side_only_count_in_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = np.random.default_rng(1)
+    words, nats = np.ones(300), generator.normal(5, 0.1, 300)
+    early = np.arange(300) < 200  # the others wrote only later
+    nats[150:200] += 2  # dear, and only on one side
+    one = group(
+        monkeypatch, [Entry(1, nats * (np.arange(300) < 150), words * (np.arange(300) < 150))]
+    )
+    two = group(monkeypatch, [Entry(1, nats * early, words * early)])
+    found = difference(one, two, "recent", "old")
+    assert found is not None
+    assert found.low < found.change < found.high
+    assert found.change == pytest.approx(np.expm1(nats[:150].mean() - nats[:200].mean()))
+
+
 def test_seeds_that_disagree_widen_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [1.0] * 50
     base = [entry([1.0] * 50, words)]

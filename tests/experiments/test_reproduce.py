@@ -8,6 +8,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,19 +18,21 @@ from firehose.config import read_recipe
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.experiments import calibrate
-from firehose.experiments import execute as executing
 from firehose.experiments.calibrate import Pace, measure
-from firehose.experiments.execute import execute, last_words
+from firehose.experiments.execute import Slot, Working, execute
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import compute, ledger
 from firehose.experiments.report import averaged
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
+from firehose.learning.checkpoint import Checkpoints
 from firehose.learning.evaluate import evaluate
 from firehose.learning.outcome import Outcome
 from firehose.learning.settings import Settings
 from firehose.models.store import load
 from firehose.tables import Beside
 from small_experiments import RECIPE, do, tiny_scale
+
+ALONE = Slot(1, None)
 
 
 @pytest.fixture(scope="module")
@@ -215,14 +218,34 @@ def test_what_begins_with_a_failed_one_fails_too(tmp_path: Path, corpus: Corpus)
     assert not game.folder.exists()
 
 
-def test_last_words(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("one\nError: no good\nmore\n")
-    assert last_words(log) == "no good"
-    log.write_text("Traceback\n  what\nBoom\n\n")
-    assert last_words(log) == "Boom"
-    log.write_text("")
-    assert last_words(log) == "it said nothing"
+def test_last_words(tmp_path: Path, corpus: Corpus) -> None:
+    _, game = one_game(tmp_path, corpus)
+    working = Working(game, [], ALONE)
+    working.process = SimpleNamespace(returncode=1)  # type: ignore[assignment]
+    game.log.parent.mkdir()
+    game.log.write_text("one\nError: no good\nmore\n")
+    assert working.last_words() == "no good"
+    working.said = game.log.stat().st_size  # another attempt begins
+    assert working.last_words() == "it said nothing"
+    with game.log.open("a") as log:
+        log.write("Traceback\n  what\nBoom\n\n")
+    assert working.last_words() == "Boom"
+    working.process.returncode = -signal.SIGKILL
+    assert working.last_words() == "killed by SIGKILL"
+
+
+def test_a_job_that_another_process_is_at_is_not_a_failure(tmp_path: Path, corpus: Corpus) -> None:
+    _, game = one_game(tmp_path, corpus)
+    working = Working(game, [], ALONE)
+    working.process = SimpleNamespace(returncode=1)  # type: ignore[assignment]
+    assert not working.is_beaten()
+    with Checkpoints(game.checkpoints).held():
+        assert working.is_beaten()
+    assert not working.is_beaten()
+    (game.folder / "result.json").write_text("{}")
+    assert working.is_beaten()
+    working.process.returncode = 0
+    assert not working.is_beaten()
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
@@ -259,7 +282,7 @@ def test_interrupted_it_goes_on_to_the_same_tables(
 
 def test_it_shows_how_far_the_runs_are(tmp_path: Path, corpus: Corpus) -> None:
     (start, game) = one_game(tmp_path, corpus)
-    working = [executing.Working(job, [], {}) for job in (start, game)]
+    working = [Working(job, [], ALONE) for job in (start, game)]
     game.folder.mkdir(parents=True)
     start.log.write_text("Hello\nepoch 1: fine\n")
     assert [each.share() for each in working] == [1 / start.settings.pretrain.epochs, 0]
@@ -272,14 +295,14 @@ def test_stopping_stops_the_processes(
 ) -> None:
     jobs = one_game(tmp_path, corpus)
     started: list[subprocess.Popen[bytes]] = []
-    begin = executing.Working.next
+    begin = Working.next
 
-    def noted(self: executing.Working) -> None:
+    def noted(self: Working) -> None:
         begin(self)
         started.append(self.process)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(executing.Working, "next", noted)
+    monkeypatch.setattr(Working, "next", noted)
     with pytest.raises(Stopped, match="the same command goes on"):
         execute(jobs, at_once=1)
     assert [process.poll() is not None for process in started] == [True]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 import firehose
 from firehose.classic.files import DataSet, read
@@ -19,7 +19,7 @@ from firehose.classic.tasks import BENCHMARKS, make_tasks
 from firehose.config import nearest
 from firehose.errors import FirehoseError
 from firehose.figures import write_whole
-from firehose.machine import machine
+from firehose.machine import cores, machine
 from firehose.progress import track
 
 
@@ -62,9 +62,8 @@ def _games(
     cells: Sequence[Cell], arguments: tuple[Path, Protocol], jobs: int | None
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """The games, as they come to an end, in processes of a thread each."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    workers = min(jobs or os.cpu_count() or 1, max(len(cells), 1))
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    workers = min(jobs or cores(), max(len(cells), 1))
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         futures: dict[Future[dict[str, Any]], Cell] = {
             pool.submit(_play, cell, *arguments): cell for cell in cells
         }

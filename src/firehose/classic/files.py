@@ -64,9 +64,7 @@ def read(name: str, folder: Path) -> DataSet:
     """A data set from a folder, every file compared with its published checksum."""
     if name not in SUMS:
         raise FirehoseError(f"There is no data set {name!r}: {nearest(name, list(SUMS))}")
-    contents = [
-        _unpacked(_find(folder, name, file), file, total) for file, total in SUMS[name].items()
-    ]
+    contents = [_content(folder, name, file, total) for file, total in SUMS[name].items()]
     if name == "cifar10":
         *train, test = map(coloured, contents)
         joined = Pictures(*(np.concatenate(parts) for parts in zip(*train, strict=True)))
@@ -97,7 +95,8 @@ def _candidates(folder: Path, name: str, file: str) -> list[Path]:
     return sorted(found, key=lambda path: (name not in path.parts, str(path)))
 
 
-def _find(folder: Path, name: str, file: str) -> Path:
+def _content(folder: Path, name: str, file: str, total: str) -> bytes:
+    """Of the first file of this name that is the published one."""
     if not folder.is_dir():
         raise FirehoseError(
             f"{folder} does not exist; `firehose classic fetch --out {folder}` makes it."
@@ -107,7 +106,14 @@ def _find(folder: Path, name: str, file: str) -> Path:
         raise FirehoseError(
             f"{folder} has no {file} of {name}; `firehose classic fetch --out {folder}` gets it."
         )
-    return found[0]
+    problem: FirehoseError | None = None
+    for path in found:
+        try:
+            return _unpacked(path, file, total)
+        except FirehoseError as error:  # another data set may have a file of the same name
+            problem = problem or error
+    assert problem is not None
+    raise problem
 
 
 def _unpacked(path: Path, file: str, total: str) -> bytes:

@@ -20,8 +20,8 @@ class Exemplars:
     """The pictures whose mean is nearest to that of their class, for each class of each task.
 
     What comes is kept until its task has had ``per_task`` pictures; then exemplars are chosen from
-    it, and those of earlier classes make room, the least typical first. What the model made of them
-    then is kept, too, for it to be reminded of.
+    it, and those of earlier classes make room, the least typical first. What the model makes of
+    all of them after each task is kept, too, for it to be reminded of in the next.
     """
 
     def __init__(self, model: Perceptron, posts: int, per_task: int) -> None:
@@ -67,7 +67,7 @@ class Exemplars:
         return Batch.join(list(self.chosen.values()))
 
     def reminders(self, generator: np.random.Generator) -> tuple[Batch, Tensor]:
-        """One exemplar of each class, and what the model made of it when it was chosen."""
+        """One exemplar of each class, and what the model made of it after the last task."""
         posts, outputs = [], []
         for key, held in self.chosen.items():
             place = generator.integers(0, len(held), 1)

@@ -62,7 +62,8 @@ def run_benchmarks(
     names = list(PUBLISHED) if name == "all" else [name]
     protocol = Protocol.of(overrides(assignments or ()), "the options")
     found = play_all(names, data, out, seeds, protocol, jobs)
-    command = f"firehose classic run {name} --seeds {seeds}"
+    changed = "".join(f" --set {assignment}" for assignment in assignments or ())
+    command = f"firehose classic run {name} --seeds {seeds}{changed}"
     with announce("drawing"):
         page = write(found, out, command)
     show(terminal(table(found, names)), f"Look at {page}")

@@ -56,10 +56,16 @@ def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
 
 
 def _kind(job: Job) -> tuple[str, int]:
-    model = job.settings.model
-    if job.kind == "pretrain":
-        model = model.model_copy(update={"architecture": "agnostic"})
-    return repr(model), _step_size(job)
+    return repr(_trained(job).model), _step_size(job)
+
+
+def _trained(job: Job) -> Settings:
+    """With the architecture that is trained."""
+    settings = job.settings
+    if job.kind != "pretrain":
+        return settings
+    model = settings.model.model_copy(update={"architecture": "agnostic"})
+    return settings.model_copy(update={"model": model})
 
 
 def _step_size(job: Job) -> int:
@@ -71,7 +77,7 @@ def measure(job: Job, threads: int) -> Pace:
     """In a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / "recipe.toml"
-        recipe.write_text(job.settings.to_toml(), encoding="utf-8")
+        recipe.write_text(_trained(job).to_toml(), encoding="utf-8")
         program = [sys.executable, "-m", __name__, str(job.corpus.path), str(recipe)]
         done = subprocess.run(
             [*program, str(_step_size(job))],

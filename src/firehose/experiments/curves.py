@@ -146,7 +146,7 @@ def compute(found: "Comparison") -> Figure:
     axes.set_ylabel("test perplexity (logarithmic)")
     axes.set_xlim(0, 1.05 * max(run.outcome.compute["gradient steps"] for run in found.runs))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    axes.set_xlabel("gradient computations")
+    axes.set_xlabel("gradient steps taken")
     return figure
 
 
@@ -237,8 +237,9 @@ FIGURES = {
     ),
     "compute": Kind(
         compute,
-        "Test perplexity of each run against the number of its gradient computations",
-        "Quality against compute: every gradient that was computed counts, also of steps that "
-        "were taken back. Full: ConGraD, hollow: Online GD.",
+        "Test perplexity of each run against the number of its gradient steps",
+        "Quality against compute: steps that were taken back count, too. A-GEM's two gradients "
+        "of a step are of half the posts each; what ConGraD spends on scoring candidates is not "
+        "counted. Full: ConGraD, hollow: Online GD.",
     ),
 }

@@ -1,12 +1,13 @@
 """Jobs done in processes of their own, several at a time; those that are done stay done."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import NamedTuple
 
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
@@ -20,25 +21,49 @@ LOOK = 0.5  # seconds between two looks at the processes
 PATIENCE = 120  # seconds that a process has to write its checkpoint when all is to stop
 
 
+class Slot(NamedTuple):
+    """What one of the jobs that are done at a time may use."""
+
+    threads: int
+    gpu: str | None
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Of a job that is done with it; one that names its GPU finds all of them."""
+        mine = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads))}
+        if self.gpu is not None and job.settings.compute.device in ("auto", "cuda"):
+            mine["CUDA_VISIBLE_DEVICES"] = self.gpu
+        return os.environ | mine
+
+
+def slots(at_once: int) -> list[Slot]:
+    """The cores and the GPUs, shared by so many jobs."""
+    threads, there = max(cores() // at_once, 1), gpus()
+    return [
+        Slot(threads, there[number % len(there)] if there else None) for number in range(at_once)
+    ]
+
+
 @dataclass
 class Working:
     """A job with the process that does it."""
 
     job: Job
     commands: list[list[str]]
-    environment: dict[str, str]
+    slot: Slot
     process: subprocess.Popen[bytes] = field(init=False)
     begun: float = field(default_factory=time.monotonic)
+    said: int = 0  # bytes of its log before its last command
 
     def next(self) -> None:
         """Start the next of its commands."""
         with self.job.log.open("ab") as log:
+            self.said = log.tell()
             self.process = subprocess.Popen(
                 program(self.commands.pop(0)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.environment,
+                env=self.slot.environment(self.job),
                 start_new_session=True,  # Ctrl-C reaches us, and we tell them
             )
 
@@ -52,6 +77,19 @@ class Working:
         epochs = sum(line.startswith("epoch ") for line in said)
         training: Training = getattr(job.settings, job.kind)
         return min(epochs / training.epochs, 1.0)
+
+    def is_beaten(self) -> bool:
+        """Whether it failed because another process is at the same job, or has done it."""
+        held = Checkpoints(self.job.checkpoints).are_held()
+        return self.process.returncode != 0 and (held or self.job.is_done)
+
+    def last_words(self) -> str:
+        """The error it ended with."""
+        if self.process.returncode < 0:
+            return f"killed by {signal.Signals(-self.process.returncode).name}"
+        lines = self.job.log.read_bytes()[self.said :].decode(errors="replace").splitlines()
+        errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+        return (errors or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
 
 
 def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
@@ -86,7 +124,7 @@ def _finish(
     waiting: list[Job], at_once: int, failed: dict[str, str]
 ) -> Iterator[tuple[Job | None, list[Working]]]:
     """The jobs as they come to an end, or None meanwhile; and those that are going on."""
-    idle = environments(at_once)
+    idle = slots(at_once)
     working: list[Working] = []
     with _told_to_stop(working) as request:
         while waiting or working:
@@ -113,23 +151,15 @@ def _finish(
                     each.next()
                     continue
                 working.remove(each)
-                idle.append(each.environment)
+                idle.append(each.slot)
+                if each.is_beaten():
+                    waiting.append(each.job)
+                    continue
                 if each.process.returncode != 0 or not each.job.is_done:
-                    failed[each.job.key] = last_words(each.job.log)
+                    failed[each.job.key] = each.last_words()
                 else:
                     say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
                 yield each.job, working
-
-
-def environments(at_once: int) -> list[dict[str, str]]:
-    """For each of the jobs that are done at a time: its threads, and its GPU if there are any."""
-    threads = str(max(cores() // at_once, 1))
-    common = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
-    there = gpus()
-    return [
-        common | ({"CUDA_VISIBLE_DEVICES": there[number % len(there)]} if there else {})
-        for number in range(at_once)
-    ]
 
 
 @contextmanager
@@ -146,10 +176,3 @@ def _told_to_stop(working: list[Working]) -> Iterator[Request]:
                     each.process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
                     each.process.kill()
-
-
-def last_words(log: Path) -> str:
-    """The error a job ended with."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return (errors or [line for line in lines if line.strip()] or ["it said nothing"])[-1]

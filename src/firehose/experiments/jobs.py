@@ -14,10 +14,14 @@ from typing import Any, Literal
 from firehose.config import merge, read_recipe
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.experiments.recipe import Experiment, Runs
+from firehose.experiments.recipe import Experiment
 from firehose.extensions import load_class
 from firehose.learning.parts import make_learner
 from firehose.learning.settings import Settings
+from firehose.models.compute import Compute
+
+# Settings that a pretrained model hands on to all that begin with it.
+PRETRAINED = ("model.shape.", "model.longest", "pretrain.", "compute.")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Job:
             "model": model,
             self.kind: tables[self.kind],
         }
+        if self.settings.compute != Compute():
+            identity["compute"] = tables["compute"]
         learner = self.settings.play.learner
         if self.kind == "play" and ":" in learner:
             file = inspect.getfile(load_class(learner, "learner"))
@@ -77,7 +83,8 @@ class Job:
     @cached_property
     def facts(self) -> dict[str, str]:
         """The settings that it depends on, by their dotted names, as texts; without the seed."""
-        tables = {name: self.settings.public()[name] for name in ("model", self.kind)}
+        names = ("model", self.kind, "compute", *(["pretrain"] if self.start else []))
+        tables = {name: self.settings.public()[name] for name in names}
         flat = dict(_flat(tables))
         del flat[f"{self.kind}.seed"]
         return {"kind": self.kind} | flat
@@ -129,7 +136,8 @@ class Job:
         if self.kind != "offline":
             return [make]
         values = ["--out", str(self.folder / "users.parquet")]
-        return [make, ["evaluate", str(self.model), corpus, *values]]
+        device = ["--device", self.settings.compute.device]
+        return [make, ["evaluate", str(self.model), corpus, *device, *values]]
 
     def left(self) -> list[list[str]]:
         """What is left of that after an earlier attempt; a training goes on by itself."""
@@ -155,31 +163,31 @@ def make_jobs(
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
     base = read_recipe(scale)
     origin = f"{experiment.title!r} at scale {scale}"
-    start = None
-    if corpus.manifest.posts.get("pretrain"):
-        start = Job("pretrain", Settings.of(base, str(scale)), corpus, store)
     jobs = []
     for runs in experiment.runs:
         for combination in runs.combinations():
+            start = None
+            if corpus.manifest.posts.get("pretrain"):
+                shared = {n: value for n, value in combination.items() if n.startswith(PRETRAINED)}
+                start = Job("pretrain", _settings(base, shared, origin), corpus, store)
             for seed in range(seeds):
-                settings = _settings(base, runs, combination, seed, origin)
+                seeded = combination | {f"{runs.kind}.seed": seed}
+                settings = _settings(base, seeded, origin)
+                if runs.kind == "play":
+                    make_learner(settings.play)  # or say what is wrong with it
                 jobs.append(Job(runs.kind, settings, corpus, store, start))
     return jobs
 
 
-def _settings(
-    base: Mapping[str, Any], runs: Runs, combination: Mapping[str, Any], seed: int, origin: str
-) -> Settings:
+def _settings(base: Mapping[str, Any], combination: Mapping[str, Any], origin: str) -> Settings:
+    """Those of a scale, but for some that are given by their dotted names."""
     values = dict(base)
-    for name, value in (*combination.items(), (f"{runs.kind}.seed", seed)):
+    for name, value in combination.items():
         nested: Any = value
         for part in reversed(name.split(".")):
             nested = {part: nested}
         values = merge(values, nested)
-    settings = Settings.of(values, origin)
-    if runs.kind == "play":
-        make_learner(settings.play)  # or say what is wrong with it
-    return settings
+    return Settings.of(values, origin)
 
 
 def with_starts(jobs: list[Job]) -> list[Job]:

@@ -147,9 +147,10 @@ def _value(book: Ledger) -> float:
 
 def _resampled(book: Ledger, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """The same for samples of users, ``times`` [samples, users] in each."""
-    values: NDArray[np.float64] = sum(  # type: ignore[assignment]
-        entry.sign * (times @ entry.nats) / (times @ entry.words) for entry in book
-    )
+    with np.errstate(invalid="ignore"):  # a sample may have none of who wrote it
+        values: NDArray[np.float64] = sum(  # type: ignore[assignment]
+            entry.sign * (times @ entry.nats) / (times @ entry.words) for entry in book
+        )
     return values
 
 
@@ -171,7 +172,7 @@ def difference(
         return None
     generator = np.random.default_rng(seed)
     users, drawn = len(pairs[0][0][0].nats), []
-    writers = np.flatnonzero(sum(entry.words for entry in pairs[0][0]))
+    writers = np.flatnonzero(sum(entry.words for book in pairs[0] for entry in book))
     for _ in range(RESAMPLES // AT_ONCE):
         chosen = generator.integers(0, len(writers), (AT_ONCE, len(writers)))
         times = np.zeros((AT_ONCE, users), np.int64)
@@ -181,7 +182,7 @@ def difference(
         seeds = generator.integers(0, len(pairs), (len(pairs), AT_ONCE))
         drawn.append(np.take_along_axis(by_seed, seeds, 0).mean(0))
     change = np.mean([_value(a) - _value(b) for a, b in pairs])
-    low, high = np.quantile(np.concatenate(drawn), [0.025, 0.975])
+    low, high = np.nanquantile(np.concatenate(drawn), [0.025, 0.975])
     return Difference(*(float(np.expm1(value)) for value in (change, low, high)))
 
 

@@ -23,9 +23,9 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from firehose.config import RECIPES, Section, Texts, nearest, read_toml
 from firehose.errors import FirehoseError
@@ -51,6 +51,12 @@ class Runs(Section):
     kind: Kind = "play"
     set: dict[str, Any] = Field(default={})
     vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+
+    @model_validator(mode="after")
+    def _no_seed(self) -> Self:
+        if any(name.endswith(".seed") for name in (*self.set, *self.vary)):
+            raise ValueError("seeds are counted from 0; say how many with --seeds")
+        return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """Settings of each run, by their dotted names."""
@@ -127,6 +133,10 @@ def read_experiments(name: str | Path) -> dict[str, Experiment]:
     experiment = _read(path)
     if not experiment.experiments and not experiment.runs:
         raise FirehoseError(f"{path} has no runs; give it a [[runs]] table.")
+    if experiment.experiments and experiment.runs:
+        raise FirehoseError(
+            f"{path} has both experiments and runs; put the runs into another file."
+        )
     found: dict[str, Experiment] = {}
     for part in experiment.experiments:
         found |= read_experiments(part)

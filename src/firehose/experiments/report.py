@@ -81,9 +81,9 @@ def write(
     blocks: list[Block] = [*_about(corpus, parts, failed), *_summary(checked)]
     for part, claims in checked:
         blocks += [Heading(part.experiment.title), Paragraph(part.experiment.about)]
-        for number, made in enumerate(part.tables(), 1):
-            blocks.append(made)
-            save_table(made, out / "tables" / f"{part.name}-{number}")
+        for number, shown in enumerate(part.tables(), 1):
+            blocks.append(shown)
+            save_table(shown, out / "tables" / f"{part.name}-{number}")
         comparison = part.comparison(corpus)
         for plan in part.experiment.figures if comparison.runs else ():
             figure = FIGURES[plan.draw].draw(comparison)
@@ -113,16 +113,18 @@ def _one_line(corpus: Corpus, jobs: Sequence[Job]) -> str:
 
 def _about(corpus: Corpus, parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     """What was run, where, and what did not work."""
-    here = machine()
     jobs = {job.key: job for part in parts for job in part.jobs}
     done = [job for job in jobs.values() if job.is_done]
     hours = sum(_seconds(job) for job in done) / 3600
     some = next(iter(jobs.values())).settings.model.shape
+    known = [found for job in done if (found := made(job)["machine"])]
+    here = known[0] if known else machine()
     blocks: list[Block] = [
         Heading("What was run"),
         Paragraph(
             f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
-            f"{here['processor']} with {here['cores']} cores, torch {here['torch']}. The model has "
+            f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch "
+            f"{here['torch']}. The model has "
             f"{many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
             f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
             "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: not "
@@ -170,23 +172,29 @@ def _percent(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
+def made(job: Job) -> dict[str, Any]:
+    """With what a run that is done was computed."""
+    if job.kind == "play":
+        card = read_run(job.folder)
+        return {"version": card["version"], "machine": card["machine"], "place": card.get("place")}
+    trained = read_card(job.model)
+    where = {name: trained.origin.get(name) for name in ("machine", "place")}
+    return {"version": trained.version, **where}
+
+
 def describe(job: Job) -> dict[str, Any]:
     """Everything about a run that is done, as plain values."""
     if job.kind == "play":
-        card = read_run(job.folder)
-        made = {"version": card["version"], "machine": card["machine"]}
         result: dict[str, Any] = Outcome.read(job.folder).public()
     else:
-        trained = read_card(job.model)
-        made = {"version": trained.version, "machine": trained.origin.get("machine")}
-        result = {"history": trained.origin["history"]}
+        result = {"history": read_card(job.model).origin["history"]}
     own = Group(job.facts, (job,))
     values = {measure: own.value(measure) for measure in MEASURED}
     return {
         "name": job.name,
         "kind": job.kind,
         "seed": job.seed,
-        **made,
+        **made(job),
         "settings": {name: job.settings.public()[name] for name in ("model", job.kind)},
         "begins with": job.start.name if job.start else None,
         "commands": [spelled(command) for command in job.commands()],

@@ -34,6 +34,11 @@ class Schedule(NamedTuple):
     parts: list[Part]
     jobs: list[Job]  # of all parts together, each once
 
+    def at_once(self) -> int:
+        """A job for each GPU, or for each core."""
+        wants = any(job.settings.compute.device != "cpu" for job in self.jobs)
+        return (len(gpus()) if wants else 0) or cores()
+
     def table(self, estimates: list[Estimate], at_once: int) -> Table:
         """For people who want to know before they begin."""
         rows = [
@@ -83,7 +88,7 @@ def reproduce(
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``.
     """
     schedule = make_schedule(name, corpus, out, scale, seeds)
-    failed = execute(schedule.jobs, jobs or len(gpus()) or cores())
+    failed = execute(schedule.jobs, jobs or schedule.at_once())
     with announce("drawing"):
         page = write(
             schedule.out / Path(name).stem, schedule.corpus, schedule.parts, failed, command
@@ -93,7 +98,7 @@ def reproduce(
 
 def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
     """What would be done, with hours and memory from a short measurement."""
-    at_once = jobs or len(gpus()) or cores()
+    at_once = jobs or schedule.at_once()
     return schedule.table(estimate(schedule.jobs, max(cores() // at_once, 1)), at_once)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from firehose.config import nearest
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Difference, Group, Value, difference
@@ -17,6 +18,7 @@ Answer = Literal["yes", "no", "open"]
 def refuse_unclear(experiment: Experiment, jobs: Sequence[Job]) -> None:
     """Refuse tables and claims that do not fit the runs, before anything is run."""
     different = {repr(job.facts): job.facts for job in jobs}.values()
+    _refuse_unknown(experiment, sorted({name for facts in different for name in facts}))
     for plan in experiment.tables:
         cells: dict[Any, int] = {}
         for facts in different:
@@ -33,6 +35,17 @@ def refuse_unclear(experiment: Experiment, jobs: Sequence[Job]) -> None:
                 raise FirehoseError(
                     f"{experiment.title!r}: no run fits {side} of the claim {claim.says!r}."
                 )
+
+
+def _refuse_unknown(experiment: Experiment, settings: list[str]) -> None:
+    """Refuse names of settings that no run has."""
+    shown = [name for plan in experiment.tables for name in (*plan.rows, *plan.columns)]
+    claimed = [name for claim in experiment.claims for name in claim.within]
+    for name in (*shown, *claimed):
+        if name not in settings:
+            raise FirehoseError(
+                f"{experiment.title!r}: no run has a setting {name!r}: {nearest(name, settings)}"
+            )
 
 
 def fits(facts: dict[str, str], selection: Selection) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,21 +45,20 @@ class Checkpoints:
         except OSError as error:
             raise FirehoseError(f"Cannot write to {self.folder}: {error.strerror}.") from None
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _lock(handle):
                 raise FirehoseError(
                     f"{self.folder} is in use: the same run goes on elsewhere; wait for it."
-                ) from None
+                )
             yield
         finally:
             os.close(handle)
 
     def are_held(self) -> bool:
         """Whether a run is going on with them right now."""
-        if not self.folder.is_dir():
+        try:
+            handle = os.open(self.folder, os.O_RDONLY)
+        except FileNotFoundError:
             return False
-        handle = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -134,6 +134,18 @@ class Checkpoints:
             f"{place} is damaged: {how}; go on from the one before it with --previous, "
             "or begin again with --replace."
         )
+
+
+def _lock(handle: int) -> bool:
+    """Keep others out; who only looks whether it is locked is gone in a moment."""
+    for _ in range(10):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
 
 
 class Request:

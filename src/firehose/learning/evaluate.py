@@ -79,12 +79,16 @@ def evaluate(
     split: str = "test",
     others: int = OTHERS,
     seed: int = 0,
-    device: str = "auto",
+    device: str | None = None,
 ) -> Evaluation:
-    """Score every post of a split, as its user and as ``others`` other users each."""
+    """Score every post of a split, as its user and as ``others`` other users each.
+
+    A model that is loaded for it is computed on the best device there is, or on ``device``.
+    """
     opened = open_corpus(corpus)
     trained = model if isinstance(model, Trained) else load(model, opened)
-    trained.model.move_to(Compute.of({"device": device}).place())
+    if device or trained is not model:
+        trained.model.move_to(Compute.of({"device": device or "auto"}).place())
     posts = opened.splits.get(split)
     if posts is None or not len(posts):
         raise FirehoseError(

@@ -15,9 +15,7 @@ from torch.nn import functional
 from firehose.batch import Batch
 from firehose.models.gradient import Gradient
 from firehose.models.model import Paid
-from firehose.models.users import NOBODY, Users
-
-NONE = np.full(1, NOBODY)
+from firehose.models.users import Users
 
 
 class Perceptron:
@@ -34,7 +32,7 @@ class Perceptron:
             nn.init.xavier_uniform_(weight, generator=generator)
         self.one_hot = torch.eye(classes)
         self.users = Users(1)
-        self.nobody = self.users.take(NONE[:0], learn=False)
+        self.nobody = self.users.take(np.zeros(0, np.int64), learn=False)
 
     def _laid(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
