@@ -222,7 +222,7 @@ def test_last_words(tmp_path: Path, corpus: Corpus) -> None:
     _, game = one_game(tmp_path, corpus)
     working = Working(game, [], ALONE)
     working.process = SimpleNamespace(returncode=1)  # type: ignore[assignment]
-    game.log.parent.mkdir()
+    game.log.parent.mkdir(parents=True)
     game.log.write_text("one\nError: no good\nmore\n")
     assert working.last_words() == "no good"
     working.said = game.log.stat().st_size  # another attempt begins
