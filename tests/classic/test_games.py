@@ -137,9 +137,9 @@ def test_what_is_played_is_not_played_again(
     monkeypatch.setattr(experiment, "_play", None)
     again = play_all(["disjoint-mnist"], tmp_path, tmp_path / "out", 2, QUICK)
     assert [p.final for p in again.values()] == [p.final for p in first.values()]
-    page = write(again, tmp_path / "out", "firehose classic run")
+    page = write(again, QUICK, tmp_path / "out", "firehose classic run")
     text = page.read_text()
-    assert text.count("<svg") == 2 and "81.4 ± 1.8" in text
+    assert text.count("<svg") == 2 and "81.4 ± 1.8" in text and "a memory of 20 pictures" in text
     assert {path.name for path in (tmp_path / "out/tables").iterdir()} >= {"accuracy.md"}
     names = ["disjoint-mnist"]
     cell = table(again, names).rows[0][1]

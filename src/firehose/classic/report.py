@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from firehose.classic.experiment import Cell
-from firehose.classic.run import METHODS, Played
+from firehose.classic.run import METHODS, Played, Protocol
 from firehose.classic.tasks import BENCHMARKS
 from firehose.figures import (
     AMBER,
@@ -170,7 +170,7 @@ def _look(method: str) -> tuple[str, object]:
     return COLOURS[learner or first], (0, (3, 1.6)) if first == "GD" else "-"
 
 
-def write(found: Mapping[Cell, Played], out: Path, command: str) -> Path:
+def write(found: Mapping[Cell, Played], protocol: Protocol, out: Path, command: str) -> Path:
     """Write the page, the tables and the figures; each file whole. Returns the page."""
     names = list(dict.fromkeys(cell.benchmark for cell in found))
     seeds = len({cell.seed for cell in found})
@@ -182,6 +182,13 @@ def write(found: Mapping[Cell, Played], out: Path, command: str) -> Path:
             f"One pass over the tasks, one after another, with a perceptron of two hidden layers "
             f"of 100; {many(seeds, 'seed')}, on {here['processor']}. The set-up is that of Aljundi "
             "et al. (2019); published numbers are those of the paper, mean ± deviation of 3 runs."
+        ),
+        Paragraph(
+            f"Batches of {protocol.posts}; steps of {protocol.step_size} pictures, half of them "
+            f"remembered with mixed replay; up to {protocol.steps} steps a batch, one for GEM and "
+            f"for online only with Online GD; a memory of {protocol.memory} pictures in all "
+            f"({protocol.memory_strategy}), {protocol.validation} held back by ConGraD "
+            f"({protocol.validation_strategy})."
         ),
         Heading("Accuracy"),
         made["accuracy"],

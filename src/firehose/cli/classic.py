@@ -65,5 +65,5 @@ def run_benchmarks(
     changed = "".join(f" --set {assignment}" for assignment in assignments or ())
     command = f"firehose classic run {name} --seeds {seeds}{changed}"
     with announce("drawing"):
-        page = write(found, out, command)
+        page = write(found, protocol, out, command)
     show(terminal(table(found, names)), f"Look at {page}")
