@@ -23,10 +23,11 @@ from firehose.models.sgd import SGD
 PIXELS = 6
 
 
-def pictures(count: int, task: int = 0, classes: int = 3, seed: int = 0) -> Batch:
+def pictures(count: int, task: int = 0, first: int = 0, seed: int = 0) -> Batch:
+    """Of three classes, from the first one on."""
     generator = np.random.default_rng([seed, task])
     pixels = generator.integers(0, 256, (count, PIXELS), dtype=np.uint8)
-    return as_posts(Pictures(pixels, (np.arange(count) % classes).astype(np.uint8)), task)
+    return as_posts(Pictures(pixels, (first + np.arange(count) % 3).astype(np.uint8)), task)
 
 
 def flat(gradient: Gradient) -> torch.Tensor:
@@ -122,13 +123,16 @@ def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
         gone += len(held.push(pictures(12, task=0).select(np.arange(start, start + 4)), generator))
         assert (len(held) > 0) is (start == 8)  # chosen when the task is over
     assert [len(each) for each in held.chosen.values()] == [4, 4, 4] and gone == 0
-    first = {key: each.tokens.tolist() for key, each in held.chosen.items()}
-    gone += len(held.push(pictures(12, task=1), generator))
+    first = {kind: each.tokens.tolist() for kind, each in held.chosen.items()}
+    gone += len(held.push(pictures(12, task=1, first=3), generator))  # three other classes
     assert [len(each) for each in held.chosen.values()] == [2] * 6
     assert gone + len(held) == 24
-    for key, tokens in first.items():  # the most typical stay
-        assert held.chosen[key].tokens.tolist() == tokens[: 2 * (PIXELS + 1)]
-    assert held.forget(0) == 6 and len(held) == 6 == len(held.all())
+    for kind, tokens in first.items():  # the most typical stay
+        assert held.chosen[kind].tokens.tolist() == tokens[: 2 * (PIXELS + 1)]
+    gone += len(held.push(pictures(12, task=2), generator))  # the first three, in another task
+    assert [held.chosen[kind].user.tolist() for kind in range(6)] == [[2, 2]] * 3 + [[1, 1]] * 3
+    assert gone + len(held) == 36
+    assert held.forget(2) == 6 and len(held) == 6 == len(held.all())
     assert set(held.sample(9, generator).user.tolist()) == {1}
 
 
@@ -138,7 +142,7 @@ def test_the_nearest_mean_decides() -> None:
     posts = pictures(9)
     assert held.classify(posts).tolist() == model.outputs(posts).argmax(1).tolist()
     held.push(posts, np.random.default_rng(0))
-    means = {kind: model.outputs(each).mean(0) for (_, kind), each in held.chosen.items()}
+    means = {kind: model.outputs(each).mean(0) for kind, each in held.chosen.items()}
     for number, output in enumerate(model.outputs(posts)):
         nearest = min(means, key=lambda kind: float((means[kind] - output).norm()))
         assert held.classify(posts.select(np.array([number]))).tolist() == [nearest]
@@ -165,7 +169,7 @@ def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     then = torch.softmax(then, 1)
     pixels, classes = see(released)
     loss = torch.nn.functional.cross_entropy(run(weights, pixels), classes)
-    loss = loss + 2 * (then * (then.log() - now)).sum(1).mean()
+    loss = loss + 2 * (then * (then.log() - now)).mean()
     assert third is not None
     assert torch.allclose(flat(third), slopes(loss, weights), atol=1e-6)
 

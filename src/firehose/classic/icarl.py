@@ -17,8 +17,9 @@ from firehose.models.perceptron import Perceptron, see
 
 
 class Exemplars:
-    """The pictures whose mean is nearest to that of their class, for each class of each task.
+    """The pictures whose mean is nearest to that of their class, for each class.
 
+    A class that comes again in another task gets its exemplars from there.
     What comes is kept until its task has had ``per_task`` pictures; then exemplars are chosen from
     it, and those of earlier classes make room, the least typical first. What the model makes of
     all of them after each task is kept, too, for it to be reminded of in the next.
@@ -29,8 +30,8 @@ class Exemplars:
         self.posts = posts
         self.per_task = per_task
         self.pending: list[Batch] = []
-        self.chosen: dict[tuple[int, int], Batch] = {}  # by task and class, the most typical first
-        self.outputs: dict[tuple[int, int], Tensor] = {}
+        self.chosen: dict[int, Batch] = {}  # by class, the most typical first
+        self.outputs: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self.chosen.values()))
@@ -44,18 +45,19 @@ class Exemplars:
         task = Batch.join(self.pending)
         self.pending = []
         classes = see(task)[1].numpy()
-        each = self.posts // (len(self.chosen) + len(np.unique(classes)))
-        gone = [nobody]
-        for key, held in self.chosen.items():
+        kinds = np.unique(classes).tolist()
+        each = self.posts // len({*self.chosen, *kinds})
+        gone = [nobody, *(self.chosen.pop(kind) for kind in kinds if kind in self.chosen)]
+        for kind, held in self.chosen.items():
             gone.append(held.select(np.arange(each, len(held))))
-            self.chosen[key] = held.select(np.arange(min(each, len(held))))
-        for kind in np.unique(classes):
+            self.chosen[kind] = held.select(np.arange(min(each, len(held))))
+        for kind in kinds:
             found = task.select(np.flatnonzero(classes == kind))
             order = herd(self.model.outputs(found), each)
-            self.chosen[int(found.user[0]), int(kind)] = found.select(order)
+            self.chosen[kind] = found.select(order)
             gone.append(found.select(np.setdiff1d(np.arange(len(found)), order)))
-        self.chosen = {key: held for key, held in self.chosen.items() if len(held)}
-        self.outputs = {key: self.model.outputs(held) for key, held in self.chosen.items()}
+        self.chosen = {kind: held for kind, held in self.chosen.items() if len(held)}
+        self.outputs = {kind: self.model.outputs(held) for kind, held in self.chosen.items()}
         return Batch.join(gone)
 
     def sample(self, posts: int, generator: np.random.Generator) -> Batch:
@@ -69,10 +71,10 @@ class Exemplars:
     def reminders(self, generator: np.random.Generator) -> tuple[Batch, Tensor]:
         """One exemplar of each class, and what the model made of it after the last task."""
         posts, outputs = [], []
-        for key, held in self.chosen.items():
+        for kind, held in self.chosen.items():
             place = generator.integers(0, len(held), 1)
             posts.append(held.select(place))
-            outputs.append(self.outputs[key][place])
+            outputs.append(self.outputs[kind][place])
         return Batch.join(posts), torch.cat(outputs)
 
     def classify(self, batch: Batch) -> NDArray[np.int64]:
@@ -81,15 +83,15 @@ class Exemplars:
         if not self.chosen:
             return np.asarray(features.argmax(1))
         means = torch.stack([self.model.outputs(held).mean(0) for held in self.chosen.values()])
-        kinds = np.array([kind for _, kind in self.chosen], np.int64)
+        kinds = np.array(list(self.chosen), np.int64)
         nearest: NDArray[np.int64] = torch.cdist(features, means).argmin(1).numpy()
         return kinds[nearest]
 
     def forget(self, user: int) -> int:
         """Erase a task's exemplars, and say how many."""
-        keys = [key for key in self.chosen if key[0] == user]
-        self.outputs = {key: out for key, out in self.outputs.items() if key not in keys}
-        return sum(len(self.chosen.pop(key)) for key in keys)
+        kinds = [kind for kind, held in self.chosen.items() if held.user[0] == user]
+        self.outputs = {kind: out for kind, out in self.outputs.items() if kind not in kinds}
+        return sum(len(self.chosen.pop(kind)) for kind in kinds)
 
     def state(self) -> State:
         """Runs of pictures are short; they are not interrupted."""
@@ -133,7 +135,7 @@ class ICaRL:
             return model.gradient(posts)
         pictures, classes = see(posts)
         reminders, outputs = memory.reminders(generator)
-        shares = (1 / len(posts), self.strength / len(reminders))
+        shares = (1 / len(posts), self.strength / outputs.numel())
         parts = zip((len(posts), len(reminders)), shares, strict=True)
         return model.toward(
             torch.cat([pictures, see(reminders)[0]]),

@@ -45,13 +45,16 @@ class Protocol(Section):
     posts: int = Field(default=10, ge=1)  # of a round
     step_size: int = Field(default=20, ge=2)  # of a step; mixed replay remembers half of it
     memory: int = Field(default=300, ge=0)  # pictures in all
-    memory_strategy: Strategy = "stratified-reservoir"
+    memory_strategy: Strategy = "stratified"
     validation: int = Field(default=50, ge=0)  # pictures that ConGraD holds back
-    validation_strategy: Strategy = "stratified-reservoir"
+    validation_strategy: Strategy = "stratified"
     steps: int = Field(default=3, ge=1)  # of a round, at most
-    margin: float = 0.5  # GEM's
-    strength: float = 1.0  # of iCaRL's reminders
-    rate: float | None = None  # another than the benchmark's
+    zero: bool = True  # whether no step at all is a candidate of ConGraD, too
+    gem_memory: int = Field(default=60, ge=1)  # pictures of each task
+    gem_margin: float = 0.5
+    icarl_rate: float = Field(default=0.1, gt=0)
+    icarl_strength: float = 1.0  # of its reminders
+    rate: float | None = None  # of the others, if not the benchmark's
 
 
 class Played(NamedTuple):
@@ -98,22 +101,23 @@ def make_parts(
     """The parts of one of the eight methods."""
     name, optimizer = METHODS[method]
     model, width = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed), tasks.pixels + 1
-    rule = SGD(model, protocol.rate or benchmark.rate)
+    usual = protocol.rate or benchmark.rate
+    rule = SGD(model, protocol.icarl_rate if name == "icarl" else usual)
     steps = 1 if name in ALONE and optimizer == "online-gd" else protocol.steps
     held = BufferPlan(strategy=protocol.validation_strategy, posts=protocol.validation)
     descent: Optimizer = (
-        ConGraD(rule, steps, make_buffer(held, width), protocol.validation)
+        ConGraD(rule, steps, make_buffer(held, width), protocol.validation, protocol.zero)
         if optimizer == "congrad"
         else OnlineGD(rule, steps)
     )
     if name == "icarl":
         exemplars = Exemplars(model, protocol.memory, benchmark.samples)
-        learner = ICaRL(protocol.posts, protocol.strength)
-        return Parts(model, learner, descent, exemplars, exemplars.classify)
+        distilling = ICaRL(protocol.posts, protocol.icarl_strength)
+        return Parts(model, distilling, descent, exemplars, exemplars.classify)
     if name == "gem":
-        each = protocol.memory // benchmark.tasks
-        ring = make_buffer(BufferPlan(per_user=each), width)
-        return Parts(model, GEM(protocol.posts, protocol.margin), descent, ring, likeliest(model))
+        ring = make_buffer(BufferPlan(per_user=protocol.gem_memory), width)
+        projecting = GEM(protocol.posts, protocol.gem_margin)
+        return Parts(model, projecting, descent, ring, likeliest(model))
     size = protocol.posts if name in ALONE else protocol.step_size
     plan = BufferPlan(strategy=protocol.memory_strategy, posts=protocol.memory)
     return Parts(model, LEARNERS[name](size), descent, make_buffer(plan, width), likeliest(model))
