@@ -166,7 +166,7 @@ def test_within_compares_only_what_agrees(monkeypatch: pytest.MonkeyPatch) -> No
         "K = 3, ConGraD : Online GD",
     ]
     assert [each.answer for each in found.compared] == ["yes", "no"]
-    assert found.verdict == "holds in 1 of 2"
+    assert found.verdict == "holds in 1 of 2, not in 1"
 
 
 def test_a_claim_without_runs_is_not_run() -> None:

@@ -135,7 +135,8 @@ class Checked:
             return "not run"
         if len(set(answers)) == 1:
             return {"yes": "holds", "no": "does not hold", "open": "undecided"}[answers[0]]
-        return f"holds in {answers.count('yes')} of {len(answers)}"
+        against = f", not in {answers.count('no')}" if "no" in answers else ""
+        return f"holds in {answers.count('yes')} of {len(answers)}{against}"
 
 
 def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Checked:
