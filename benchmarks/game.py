@@ -112,8 +112,7 @@ def passes_and_steps() -> Iterator[list[float]]:
     places = [(Personal, "pay"), (Personal, "cost"), (Personal, "gradient"), (Adam, "step")]
     before = [(owner, name, owner.__dict__[name]) for owner, name in places]
     for owner, name in places:
-        bound = getattr(owner, name)  # a class method is bound already, and stays so
-        setattr(owner, name, staticmethod(timed(bound)) if name == "of" else timed(bound))
+        setattr(owner, name, timed(getattr(owner, name)))
     try:
         yield spent
     finally:

@@ -286,8 +286,9 @@ def test_it_shows_how_far_the_runs_are(tmp_path: Path, corpus: Corpus) -> None:
     game.folder.mkdir(parents=True)
     start.log.write_text("Hello\nepoch 1: fine\n")
     assert [each.share() for each in working] == [1 / start.settings.pretrain.epochs, 0]
-    (game.folder / "paid.f32").write_bytes(bytes(4 * (game.posts // 4)))
-    assert working[1].share() == game.posts // 4 / game.posts
+    posts = corpus.manifest.posts["train"]
+    (game.folder / "paid.f32").write_bytes(bytes(4 * (posts // 4)))
+    assert working[1].share() == posts // 4 / posts
 
 
 def test_stopping_stops_the_processes(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
 from firehose.figures import write_whole
+from firehose.learning.account import seen
 from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
 from firehose.learning.settings import Training
 from firehose.machine import cores, gpus
@@ -71,8 +72,8 @@ class Working:
         """How much of it is done: posts of a game, epochs of a training."""
         job = self.job
         if job.kind == "play":
-            paid = job.folder / "paid.f32"
-            return paid.stat().st_size / 4 / job.posts if paid.is_file() else 0.0
+            posts = job.corpus.manifest.posts["train"]
+            return seen(job.folder) / posts if (job.folder / "paid.f32").is_file() else 0.0
         said = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
         epochs = sum(line.startswith("epoch ") for line in said)
         training: Training = getattr(job.settings, job.kind)
@@ -104,10 +105,9 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
     failed: dict[str, str] = {}
     ended = 0
     with measure(len(waiting), "runs") as show:
-        for job, working in _finish(list(waiting), at_once, failed):
-            if job is not None:
-                ended += 1
-            if job is not None and job.key in failed:
+        for job, working in _finish(waiting, at_once, failed):
+            ended += job is not None
+            if job and job.key in failed:
                 say(f"{job.name} failed: {failed[job.key]}")
             show(*_standing(ended, working))
     return failed

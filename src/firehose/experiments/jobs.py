@@ -122,11 +122,6 @@ class Job:
         """What it said."""
         return self.store / f"{self.name}.log"
 
-    @property
-    def posts(self) -> int:
-        """Of the stream."""
-        return self.corpus.manifest.posts["train"]
-
     def commands(self) -> list[list[str]]:
         """What does it, one after another."""
         corpus, recipe = str(self.corpus.path), ["--recipe", str(self.recipe)]

@@ -90,15 +90,13 @@ def write(
             blocks.append(FIGURES[plan.draw].block(figure))
             save(figure, out / "figures" / f"{part.name}-{plan.draw}")
         blocks += [_details(claim) for claim in claims]
-    done = [job for part in parts for job in part.jobs if job.is_done]
+    done = list({job.key: job for part in parts for job in part.jobs if job.is_done}.values())
     for job in with_starts(done):
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
         write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
     title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
-    content = page(
-        title, _one_line(corpus, list({job.key: job for job in done}.values())), blocks, command
-    )
+    content = page(title, _one_line(corpus, done), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
 

@@ -26,8 +26,8 @@ def settle(folder: Path, corpus: Corpus, model: Personal) -> None:
         paid = costs(model, corpus.splits[split], f"{split} posts")
         _write(folder / f"{split}.f32", paid)
     train = corpus.splits["train"]
-    seen = past_sample(train.time[: _seen(folder)])
-    _write(folder / "past.f32", costs(model, train, "the past", places=seen))
+    sample = past_sample(train.time[: seen(folder)])
+    _write(folder / "past.f32", costs(model, train, "the past", places=sample))
 
 
 def account(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
@@ -38,14 +38,14 @@ def account(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
     train = corpus.splits["train"]
     if measure == "online":
         return Costs.of(train, nats)
-    return Costs.of(train, nats, past_sample(train.time[: _seen(folder)]))
+    return Costs.of(train, nats, past_sample(train.time[: seen(folder)]))
 
 
 def _file(measure: Measure) -> str:
     return "paid.f32" if measure == "online" else f"{measure}.f32"
 
 
-def _seen(folder: Path) -> int:
+def seen(folder: Path) -> int:
     """The posts of the stream that were played."""
     return (folder / "paid.f32").stat().st_size // 4
 

@@ -8,6 +8,7 @@ Forward and backward are written by hand as one operation: what autograd would r
 few dozen passes over the same numbers, for products so small that the passes cost more.
 """
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -120,9 +121,8 @@ def attend(
     position; ``past`` [2, heads, posts, seen, d] are keys and values of an earlier segment.
     """
     biases = biases.to(mixed.dtype)
-    if mixed.dtype == torch.float32:
-        return _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
-    with torch.autocast(mixed.device.type, enabled=False):  # all of it is of one type already
+    is_cast = mixed.dtype == torch.bfloat16  # all of it is, already
+    with torch.autocast(mixed.device.type, enabled=False) if is_cast else nullcontext():
         return _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
 
 
