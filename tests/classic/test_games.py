@@ -15,7 +15,7 @@ from firehose.classic.report import differences, published, table, transfers, wr
 from firehose.classic.run import METHODS, Played, Protocol, make_parts, run
 from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, make_tasks
 from firehose.errors import FirehoseError
-from firehose.models.perceptron import see
+from firehose.models.perceptron import named
 from firehose.tables import Beside
 
 SMALL = Benchmark("Small", "mnist", "disjoint", 5, 40, 0.1)
@@ -41,7 +41,7 @@ def test_disjoint_tasks_have_two_classes_each(data: DataSet) -> None:
     tasks = make_tasks(SMALL, data, seed=0)
     for task in range(5):
         for posts in (tasks.train[task], tasks.test[task]):
-            assert set(see(posts)[1].tolist()) == {2 * task, 2 * task + 1}
+            assert set(named(posts).tolist()) == {2 * task, 2 * task + 1}
             assert set(posts.user.tolist()) == {task}
         assert len(tasks.train[task]) == 40 and len(tasks.test[task]) == 40
     rows = {tuple(row) for row in tasks.train[0].tokens.reshape(40, -1).tolist()}

@@ -17,7 +17,7 @@ from firehose.learning.buffers import make_buffer
 from firehose.learning.learners import OnlineOnly
 from firehose.learning.slots import BufferPlan
 from firehose.models.gradient import Gradient
-from firehose.models.perceptron import Perceptron, see
+from firehose.models.perceptron import Perceptron, Tone, named
 from firehose.models.sgd import SGD
 
 PIXELS = 6
@@ -165,10 +165,10 @@ def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     third = ICaRL(9, strength=2.0).gradient(model, released, held, np.random.default_rng(1))
     reminders, then = held.reminders(np.random.default_rng(1))
     weights = differentiable(model)
-    now = torch.log_softmax(run(weights, see(reminders)[0]), 1)
+    now = torch.log_softmax(run(weights, model.see(reminders)), 1)
     then = torch.softmax(then, 1)
-    pixels, classes = see(released)
-    loss = torch.nn.functional.cross_entropy(run(weights, pixels), classes)
+    outputs = run(weights, model.see(released))
+    loss = torch.nn.functional.cross_entropy(outputs, named(released))
     loss = loss + 2 * (then * (then.log() - now)).mean()
     assert third is not None
     assert torch.allclose(flat(third), slopes(loss, weights), atol=1e-6)
@@ -179,7 +179,7 @@ def test_the_gradient_by_hand_is_that_of_autograd(hidden: tuple[int, ...]) -> No
     model = Perceptron(PIXELS, 3, hidden, seed=2)
     posts = pictures(7)
     weights = differentiable(model)
-    loss = torch.nn.functional.cross_entropy(run(weights, see(posts)[0]), see(posts)[1])
+    loss = torch.nn.functional.cross_entropy(run(weights, model.see(posts)), named(posts))
     gradient = model.gradient(posts)
     assert torch.allclose(flat(gradient), slopes(loss, weights), atol=1e-6)
     expected = pytest.approx(float(loss.detach()))
@@ -223,3 +223,21 @@ def test_a_perceptron_by_hand() -> None:
     assert paid.nats == pytest.approx(nats.numpy(), rel=1e-5)
     assert model.cost(posts) == pytest.approx(float(nats.mean()), rel=1e-5)
     assert paid.words.tolist() == [1] * 8
+
+
+def test_pixels_can_be_standardized() -> None:
+    posts = pictures(8)
+    pixels = posts.tokens.reshape(8, -1)[:, :-1]
+    model = Perceptron(PIXELS, 3, (5,), tone=Tone.standard(pixels))
+    expected = (pixels - pixels.mean()) / pixels.std()
+    assert model.see(posts).numpy() == pytest.approx(expected, abs=1e-5)
+
+
+def test_weights_can_start_as_torch_s_own() -> None:
+    """Its bounds are 1 / √inputs, of biases, too; Xavier's √(6 / (inputs + outputs)), biases 0."""
+    for start, bound in (("xavier", (6 / 500) ** 0.5), ("torch", 400**-0.5)):
+        ((weight, bias),) = Perceptron(400, 100, (), start=start).layers  # type: ignore[arg-type]
+        assert 0.99 * bound < float(weight.abs().max()) <= bound
+        assert float(weight.mean()) == pytest.approx(0, abs=bound / 50)
+        most = float(bias.abs().max())
+        assert most == 0 if start == "xavier" else 0.9 * bound < most <= bound

@@ -13,7 +13,7 @@ from firehose.learning.learners import draw
 from firehose.learning.slots import Buffer, State
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
-from firehose.models.perceptron import Perceptron, see
+from firehose.models.perceptron import Perceptron, named
 
 
 class Exemplars:
@@ -44,7 +44,7 @@ class Exemplars:
             return nobody
         task = Batch.join(self.pending)
         self.pending = []
-        classes = see(task)[1].numpy()
+        classes = named(task).numpy()
         kinds = np.unique(classes).tolist()
         each = self.posts // len({*self.chosen, *kinds})
         gone = [nobody, *(self.chosen.pop(kind) for kind in kinds if kind in self.chosen)]
@@ -133,12 +133,11 @@ class ICaRL:
         posts = draw(released, self.step_size, generator)
         if not len(memory):
             return model.gradient(posts)
-        pictures, classes = see(posts)
         reminders, outputs = memory.reminders(generator)
         shares = (1 / len(posts), self.strength / outputs.numel())
         parts = zip((len(posts), len(reminders)), shares, strict=True)
         return model.toward(
-            torch.cat([pictures, see(reminders)[0]]),
-            torch.cat([model.one_hot[classes], outputs.softmax(1)]),
+            torch.cat([model.see(posts), model.see(reminders)]),
+            torch.cat([model.one_hot[named(posts)], outputs.softmax(1)]),
             torch.cat([torch.full((number, 1), share) for number, share in parts]),
         )

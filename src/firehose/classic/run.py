@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,13 @@ from firehose.learning.game import play
 from firehose.learning.learners import LEARNERS, Learner
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
 from firehose.learning.slots import Buffer, BufferPlan, Strategy
-from firehose.models.perceptron import Perceptron, see
+from firehose.models.perceptron import Perceptron, Start, Tone, named
 from firehose.models.sgd import SGD
 
 HIDDEN = (100, 100)
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 AT_ONCE = 1000  # pictures that are tested at once
-ALONE = ("online-only", "gem")  # take one step a batch, as in the protocol; the others several
+ALONE = ("online-only", "gem")  # learn from the stream's pictures, without remembered ones
 
 METHODS = {  # learner, and optimizer
     "GEM": ("gem", "online-gd"),
@@ -42,6 +42,8 @@ METHODS = {  # learner, and optimizer
 class Protocol(Section):
     """What is the same for all methods; what the paper leaves open is chosen here."""
 
+    pixels: Literal["share", "standard"] = "share"  # of 255; or with mean 0 and deviation 1
+    weights: Start = "xavier"
     posts: int = Field(default=10, ge=1)  # of a round
     step_size: int = Field(default=20, ge=2)  # of a step; mixed replay remembers half of it
     memory: int = Field(default=300, ge=0)  # pictures in all
@@ -49,12 +51,13 @@ class Protocol(Section):
     validation: int = Field(default=50, ge=0)  # pictures that ConGraD holds back
     validation_strategy: Strategy = "stratified"
     steps: int = Field(default=3, ge=1)  # of a round, at most
+    online_steps: int = Field(default=1, ge=1)  # of online only and GEM, with Online GD
     zero: bool = True  # whether no step at all is a candidate of ConGraD, too
     gem_memory: int = Field(default=60, ge=1)  # pictures of each task
     gem_margin: float = 0.5
-    icarl_rate: float = Field(default=0.1, gt=0)
+    icarl_pace: float = Field(default=2.0, gt=0)  # its rate is so many times the others'
     icarl_strength: float = 1.0  # of its reminders
-    rate: float | None = None  # of the others, if not the benchmark's
+    rate: float | None = None  # if not the benchmark's
 
 
 class Played(NamedTuple):
@@ -100,10 +103,13 @@ def make_parts(
 ) -> Parts:
     """The parts of one of the eight methods."""
     name, optimizer = METHODS[method]
-    model, width = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed), tasks.pixels + 1
-    usual = protocol.rate or benchmark.rate
-    rule = SGD(model, protocol.icarl_rate if name == "icarl" else usual)
-    steps = 1 if name in ALONE and optimizer == "online-gd" else protocol.steps
+    tone = tasks.standard if protocol.pixels == "standard" else Tone()
+    model = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed, tone, protocol.weights)
+    width = tasks.pixels + 1
+    rate = protocol.rate or benchmark.rate
+    rule = SGD(model, rate * protocol.icarl_pace if name == "icarl" else rate)
+    is_short = name in ALONE and optimizer == "online-gd"
+    steps = protocol.online_steps if is_short else protocol.steps
     held = BufferPlan(strategy=protocol.validation_strategy, posts=protocol.validation)
     descent: Optimizer = (
         ConGraD(rule, steps, make_buffer(held, width), protocol.validation, protocol.zero)
@@ -153,7 +159,7 @@ def test(classify: Callable[[Batch], NDArray[np.int64]], tasks: Tasks) -> list[f
     for posts in tasks.test:
         cuts = range(AT_ONCE, len(posts), AT_ONCE)
         parts = [posts.select(part) for part in np.split(np.arange(len(posts)), cuts)]
-        right = sum(int((classify(part) == see(part)[1].numpy()).sum()) for part in parts)
+        right = sum(int((classify(part) == named(part).numpy()).sum()) for part in parts)
         shares.append(right / len(posts))
     return shares
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.classic.files import CLASSES, DataSet, Pictures
+from firehose.models.perceptron import Tone
 
 
 class Benchmark(NamedTuple):
@@ -63,6 +64,7 @@ class Tasks(NamedTuple):
 
     train: list[Images]
     test: list[Images]
+    standard: Tone  # for all training pictures of the data set
 
     def stream(self, size: int) -> Iterator[Batch]:
         """Task after task, in batches that do not mix them."""
@@ -96,7 +98,7 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int) -> Tasks:
         chosen = generator.permutation(len(seen.classes))[: benchmark.samples]
         train.append(as_posts(Pictures(seen.pixels[chosen], seen.classes[chosen]), task))
         test.append(as_posts(held_out, task))
-    return Tasks(train, test)
+    return Tasks(train, test, Tone.standard(data.train.pixels))
 
 
 def as_posts(pictures: Pictures, task: int) -> Images:

@@ -5,10 +5,11 @@ gradient is worked out by hand, and all weights are one vector, so that a step i
 """
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,19 +18,51 @@ from firehose.models.gradient import Gradient
 from firehose.models.model import Paid
 from firehose.models.users import Users
 
+Start = Literal["xavier", "torch"]  # of the weights; torch: as nn.Linear draws them
+
+
+class Tone(NamedTuple):
+    """What a pixel's byte is to the model: ``scale`` times the byte, and ``shift``."""
+
+    scale: float = 1 / 255
+    shift: float = 0.0
+
+    @classmethod
+    def standard(cls, pixels: NDArray[np.uint8]) -> Self:
+        """With it, these pixels have a mean of 0 and a deviation of 1."""
+        shares = np.bincount(pixels.reshape(-1), minlength=256) / pixels.size
+        shades = np.arange(256)
+        mean = float(shares @ shades)
+        deviation = float(shares @ (shades - mean) ** 2) ** 0.5
+        return cls(1 / deviation, -mean / deviation)
+
 
 class Perceptron:
     """Hidden layers with ReLU, and one head for all tasks; it does not ask whose picture it is."""
 
-    def __init__(self, pixels: int, classes: int, hidden: tuple[int, ...], seed: int = 0) -> None:
+    def __init__(
+        self,
+        pixels: int,
+        classes: int,
+        hidden: tuple[int, ...],
+        seed: int = 0,
+        tone: Tone = Tone(),  # noqa: B008 (it cannot be changed)
+        start: Start = "xavier",
+    ) -> None:
         self.sizes = [pixels, *hidden, classes]
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
         self.layers = self._laid(self.weights.detach())
         generator = torch.Generator().manual_seed(seed)
-        for weight, _ in self.layers:
-            nn.init.xavier_uniform_(weight, generator=generator)
+        for weight, bias in self.layers:
+            if start == "xavier":
+                nn.init.xavier_uniform_(weight, generator=generator)
+            else:
+                most = weight.shape[1] ** -0.5
+                weight.uniform_(-most, most, generator=generator)
+                bias.uniform_(-most, most, generator=generator)
+        self.tone = tone
         self.one_hot = torch.eye(classes)
         self.users = Users(1)
         self.nobody = self.users.take(np.zeros(0, np.int64), learn=False)
@@ -57,7 +90,15 @@ class Perceptron:
     @torch.no_grad()
     def outputs(self, batch: Batch) -> Tensor:
         """What it makes of each picture, ``[pictures, classes]``."""
-        return self._through(see(batch)[0])[-1]
+        return self._through(self.see(batch))[-1]
+
+    def see(self, batch: Batch) -> Tensor:
+        """The pixels of each picture."""
+        tokens = batch.tokens.reshape(len(batch), -1)
+        pixels = np.multiply(tokens[:, :-1], np.float32(self.tone.scale), dtype=np.float32)
+        if self.tone.shift:
+            pixels += np.float32(self.tone.shift)
+        return torch.from_numpy(pixels)
 
     def _through(self, pictures: Tensor) -> list[Tensor]:
         """What goes into each layer, and what comes out of the last."""
@@ -69,10 +110,9 @@ class Perceptron:
 
     def gradient(self, batch: Batch) -> Gradient:
         """Of the mean over pictures of −log p(class)."""
-        pictures, classes = see(batch)
-        return self.toward(
-            pictures, self.one_hot[classes], pictures.new_full((1, 1), 1 / len(batch))
-        )
+        pictures = self.see(batch)
+        share = pictures.new_full((1, 1), 1 / len(batch))
+        return self.toward(pictures, self.one_hot[named(batch)], share)
 
     @torch.no_grad()
     def toward(self, pictures: Tensor, wanted: Tensor, share: Tensor) -> Gradient:
@@ -98,20 +138,17 @@ class Perceptron:
     @torch.no_grad()
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""
-        pictures, classes = see(batch)
-        return float(functional.cross_entropy(self._through(pictures)[-1], classes))
+        outputs = self._through(self.see(batch))[-1]
+        return float(functional.cross_entropy(outputs, named(batch)))
 
     @torch.no_grad()
     def pay(self, batch: Batch) -> Paid:
         """−log p(class) of each picture."""
-        pictures, classes = see(batch)
-        outputs = self._through(pictures)[-1]
-        nats = functional.cross_entropy(outputs, classes, reduction="none")
+        outputs = self._through(self.see(batch))[-1]
+        nats = functional.cross_entropy(outputs, named(batch), reduction="none")
         return Paid(nats.double().numpy(), batch.words)
 
 
-def see(batch: Batch) -> tuple[Tensor, Tensor]:
-    """The pixels of each picture, from 0 to 1, and its class."""
-    tokens = batch.tokens.reshape(len(batch), -1)
-    pixels = np.multiply(tokens[:, :-1], np.float32(1 / 255), dtype=np.float32)
-    return torch.from_numpy(pixels), torch.from_numpy(tokens[:, -1].astype(np.int64))
+def named(batch: Batch) -> Tensor:
+    """The class of each picture."""
+    return torch.from_numpy(batch.tokens[batch.offsets[1:] - 1].astype(np.int64))
