@@ -137,6 +137,9 @@ def test_what_is_played_is_not_played_again(
     monkeypatch.setattr(experiment, "_play", None)
     again = play_all(["disjoint-mnist"], tmp_path, tmp_path / "out", 2, QUICK)
     assert [p.final for p in again.values()] == [p.final for p in first.values()]
+    some = play_all(["disjoint-mnist"], tmp_path, tmp_path / "out", 1, QUICK, methods=["GD mixed"])
+    assert [row[0] for row in table(some, ["disjoint-mnist"]).rows] == ["GD mixed"]
+    assert write(some, QUICK, tmp_path / "some", "").is_file()
     page = write(again, QUICK, tmp_path / "out", "firehose classic run")
     text = page.read_text()
     assert text.count("<svg") == 2 and "81.4 ± 1.8" in text and "a memory of 20 pictures" in text
@@ -154,4 +157,6 @@ def test_wrong_names_are_told(tmp_path: Path) -> None:
         play_all(["disjoint-mnits"], tmp_path, tmp_path)
     with pytest.raises(FirehoseError, match="has no train-images-idx3-ubyte"):
         play_all(["disjoint-mnist"], tmp_path, tmp_path)
+    with pytest.raises(FirehoseError, match="no method 'GD mix': did you mean 'GD mixed'"):
+        play_all(["disjoint-mnist"], tmp_path, tmp_path, methods=["GD mix"])
     assert published("disjoint-fashion", "GEM") is None

@@ -38,16 +38,15 @@ def play_all(
     seeds: int = 3,
     protocol: Protocol = Protocol(),  # noqa: B008 (it cannot be changed)
     jobs: int | None = None,
+    methods: Sequence[str] = tuple(METHODS),
 ) -> dict[Cell, Played]:
     """Play what is not in ``out/runs`` yet, several games at a time."""
+    _check("benchmark", names, list(BENCHMARKS))
+    _check("method", methods, list(METHODS))
     for name in names:
-        if name not in BENCHMARKS:
-            raise FirehoseError(
-                f"There is no benchmark {name!r}: {nearest(name, list(BENCHMARKS))}"
-            )
         _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
     cells = [
-        Cell(name, method, seed) for name in names for method in METHODS for seed in range(seeds)
+        Cell(name, method, seed) for name in names for method in methods for seed in range(seeds)
     ]
     folder = Path(out) / "runs"
     files = {cell: folder / f"{_name(cell, protocol)}.json" for cell in cells}
@@ -56,6 +55,12 @@ def play_all(
     for cell, made in track(_games(missing, arguments, jobs), len(missing), "games"):
         write_whole(files[cell], (json.dumps(made) + "\n").encode())
     return {cell: _read(files[cell]) for cell in cells}
+
+
+def _check(kind: str, wanted: Sequence[str], known: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            raise FirehoseError(f"There is no {kind} {name!r}: {nearest(name, known)}")
 
 
 def _games(

@@ -63,6 +63,12 @@ def published(benchmark: str, method: str) -> tuple[float, float] | None:
     return row[list(METHODS).index(method)] if row else None
 
 
+def methods(found: Mapping[Cell, Played]) -> list[str]:
+    """Those who played, in the paper's order."""
+    played = {cell.method for cell in found}
+    return [method for method in METHODS if method in played]
+
+
 def finals(found: Mapping[Cell, Played], benchmark: str, method: str) -> NDArray[np.float64]:
     """The accuracy in the end, in percent, for each seed."""
     return np.array([100 * played.final for played in _games(found, benchmark, method)])
@@ -71,7 +77,7 @@ def finals(found: Mapping[Cell, Played], benchmark: str, method: str) -> NDArray
 def table(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
     """The paper's table, ours above the published numbers."""
     rows: list[list[str | Beside]] = []
-    for method in METHODS:
+    for method in methods(found):
         row: list[str | Beside] = [method]
         for name in names:
             text, theirs = _plus(finals(found, name, method)), published(name, method)
@@ -90,7 +96,7 @@ def differences(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
     """Every cell against the published one."""
     rows = []
     for name in names:
-        for method in METHODS:
+        for method in methods(found):
             if not (theirs := published(name, method)):
                 continue
             change = finals(found, name, method).mean() - theirs[0]
@@ -104,7 +110,7 @@ def differences(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
 def transfers(found: Mapping[Cell, Played], names: Sequence[str]) -> Table:
     """Forgetting and forward transfer."""
     rows = []
-    for method in METHODS:
+    for method in methods(found):
         row = [method]
         for name in names:
             games = _games(found, name, method)
@@ -121,7 +127,7 @@ def through_time(found: Mapping[Cell, Played], name: str) -> Drawing:
     """The mean accuracy over all tasks as the stream goes on."""
     figure = blank(3.2)
     axes = figure.add_subplot()
-    games = {method: _games(found, name, method) for method in METHODS}
+    games = {method: _games(found, name, method) for method in methods(found)}
     for method, played in games.items():
         mean = np.mean([each.accuracy.mean(1) for each in played], 0)
         colour, line = _look(method)
@@ -132,27 +138,28 @@ def through_time(found: Mapping[Cell, Played], name: str) -> Drawing:
     axes.set_xlabel("pictures seen")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     axes.grid(axis="y")
-    looks = [_look(method) for method in METHODS]
+    looks = [_look(method) for method in games]
     handles = [Line2D([], [], color=colour, linestyle=line) for colour, line in looks]  # type: ignore[arg-type]
-    above(axes, list(METHODS), handles, INK, columns=4, length=1.5)
+    above(axes, list(games), handles, INK, columns=4, length=1.5)
     return figure
 
 
 @styled
 def by_task(found: Mapping[Cell, Played], name: str) -> Drawing:
     """The accuracy on each task in the end."""
-    figure = blank(0.9 + 0.26 * len(METHODS))
+    played = methods(found)
+    figure = blank(0.9 + 0.26 * len(played))
     axes = figure.add_subplot()
     rows = np.array(
         [
-            np.mean([played.accuracy[-1] for played in _games(found, name, method)], 0)
-            for method in METHODS
+            np.mean([game.accuracy[-1] for game in _games(found, name, method)], 0)
+            for method in played
         ]
     )
     axes.imshow(rows, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
     for (row, task), value in np.ndenumerate(rows):
         axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center", color=INK)
-    axes.set_yticks(range(len(METHODS)), list(METHODS))
+    axes.set_yticks(range(len(played)), played)
     axes.set_xticks(range(rows.shape[1]), [str(task + 1) for task in range(rows.shape[1])])
     axes.set_xlabel("task, in the order of the stream")
     axes.tick_params(length=0, labelcolor=INK)

@@ -42,28 +42,33 @@ def run_benchmarks(
     out: Annotated[Path, typer.Option(help="A folder for runs and report.")] = Path("classic"),
     seeds: Annotated[int, typer.Option(min=1, help="Each method so many times.")] = 3,
     jobs: Annotated[int | None, typer.Option(min=1, help="Games at a time (cores).")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help='As "ConGraD mixed"; several times. (all eight)')
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Of the protocol: --set memory=500")
     ] = None,
 ) -> None:
-    """Play a benchmark with eight methods, and show the result beside the published one.
+    """Play a benchmark with up to eight methods, and show the result beside the published one.
 
-    The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion.
+    The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion. The methods:
+    GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed.
 
     Example: `firehose classic run disjoint-mnist --seeds 3`
     """
     from firehose.classic.experiment import play_all
     from firehose.classic.report import PUBLISHED, table, write
-    from firehose.classic.run import Protocol
+    from firehose.classic.run import METHODS, Protocol
     from firehose.config import overrides
     from firehose.progress import announce
     from firehose.tables import terminal
 
     names = list(PUBLISHED) if name == "all" else [name]
     protocol = Protocol.of(overrides(assignments or ()), "the options")
-    found = play_all(names, data, out, seeds, protocol, jobs)
+    found = play_all(names, data, out, seeds, protocol, jobs, method or list(METHODS))
+    chosen = "".join(f' --method "{each}"' for each in method or ())
     changed = "".join(f" --set {assignment}" for assignment in assignments or ())
-    command = f"firehose classic run {name} --seeds {seeds}{changed}"
+    command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}"
     with announce("drawing"):
         page = write(found, protocol, out, command)
     show(terminal(table(found, names)), f"Look at {page}")
