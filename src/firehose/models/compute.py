@@ -8,6 +8,7 @@ from pydantic import Field
 
 from firehose.config import Section
 from firehose.errors import FirehoseError
+from firehose.machine import gpus
 
 
 class Place(NamedTuple):
@@ -41,7 +42,7 @@ class Compute(Section):
 
     def place(self) -> Place:
         """The device and the type; a device that is not there is refused with a sentence."""
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        found = len(gpus())
         name = ("cuda" if found else "cpu") if self.device == "auto" else self.device
         device = torch.device(name)
         if device.type == "cuda" and (device.index or 0) >= found:
