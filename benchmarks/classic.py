@@ -19,7 +19,6 @@ from firehose.classic.files import Pictures
 from firehose.classic.run import Protocol, make_parts
 from firehose.classic.tasks import BENCHMARKS, Tasks, as_posts
 from firehose.learning.game import play
-from firehose.models.perceptron import Tone
 
 PIXELS, TASKS, SAMPLES = 784, 5, 2000
 ONE_STEP = Protocol(steps=1, step_size=10)
@@ -72,7 +71,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often all is measured")
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    tasks = Tasks([as_posts(noise(task), task) for task in range(TASKS)], [], Tone())
+    tasks = Tasks([as_posts(noise(task), task) for task in range(TASKS)], [], noise(0).pixels)
     methods = ("GD mixed", "GD replay", "GD online", "ConGraD mixed", "GEM")
     ratios: dict[str, list[float]] = {method: [] for method in methods}
     shares: dict[str, dict[str, float]] = {}

@@ -11,8 +11,9 @@ from firehose.batch import Batch
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
 from firehose.classic.files import DataSet, Pictures
-from firehose.classic.report import PUBLISHED, differences, table, transfers, write
+from firehose.classic.report import write
 from firehose.classic.run import METHODS, Played, Protocol, make_parts, run
+from firehose.classic.showing import PUBLISHED, differences, forgetting, forward, table
 from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, make_tasks
 from firehose.errors import FirehoseError
 from firehose.models.perceptron import named
@@ -142,14 +143,14 @@ def test_what_is_played_is_not_played_again(
     assert write(some, QUICK, tmp_path / "some", "").is_file()
     page = write(again, QUICK, tmp_path / "out", "firehose classic run")
     text = page.read_text()
-    assert text.count("<svg") == 2 and "81.4 ± 1.8" in text and "a memory of 20 pictures" in text
+    assert text.count("<svg") == 3 and "81.4 ± 1.8" in text and "a memory of 20 pictures" in text
     assert {path.name for path in (tmp_path / "out/tables").iterdir()} >= {"accuracy.md"}
     names = ["disjoint-mnist"]
     cell = table(again, names).rows[0][1]
     values = [100 * played.final for key, played in again.items() if key.method == "GEM"]
     text = f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
     assert cell == Beside(text, "81.4 ± 1.8")
-    assert len(transfers(again, names).rows) == 8
+    assert len(forgetting(again, names).rows) == len(forward(again, names).rows) == 8
 
 
 def test_cells_far_from_the_published_ones_are_marked() -> None:

@@ -116,7 +116,7 @@ def test_herding_is_greedy() -> None:
 
 def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
     model = Perceptron(PIXELS, 6, (5,))
-    held = Exemplars(model, posts=12, per_task=12)
+    held = Exemplars(model, posts=12, tasks=[12] * 3)
     generator = np.random.default_rng(0)
     gone = 0
     for start in (0, 4, 8):
@@ -138,7 +138,7 @@ def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
 
 def test_the_nearest_mean_decides() -> None:
     model = Perceptron(PIXELS, 3, (5,))
-    held = Exemplars(model, posts=9, per_task=9)
+    held = Exemplars(model, posts=9, tasks=[9] * 2)
     posts = pictures(9)
     assert held.classify(posts).tolist() == model.outputs(posts).argmax(1).tolist()
     held.push(posts, np.random.default_rng(0))
@@ -150,7 +150,7 @@ def test_the_nearest_mean_decides() -> None:
 
 def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     model = Perceptron(PIXELS, 3, (5,))
-    held = Exemplars(model, posts=9, per_task=9)
+    held = Exemplars(model, posts=9, tasks=[9] * 2)
     generator = np.random.default_rng(0)
     released = pictures(4, task=1)
     plain = flat(model.gradient(released))

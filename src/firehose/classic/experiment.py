@@ -17,9 +17,11 @@ from firehose.classic.files import DataSet, read
 from firehose.classic.run import METHODS, Played, Protocol, run
 from firehose.classic.tasks import BENCHMARKS, make_tasks
 from firehose.config import nearest
-from firehose.errors import FirehoseError
+from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
+from firehose.learning.game import Broken
 from firehose.machine import cores, machine
+from firehose.models.adam import NotFinite
 from firehose.progress import track
 
 
@@ -45,15 +47,30 @@ def play_all(
     _check("method", methods, list(METHODS))
     for name in names:
         _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
-    cells = [
-        Cell(name, method, seed) for name in names for method in methods for seed in range(seeds)
-    ]
     folder = Path(out) / "runs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FirehoseError(
+            f"{folder} cannot be made: {error.strerror}; choose another --out."
+        ) from None
+    cells = [
+        Cell(name, method, seed)
+        for name in names
+        for method in METHODS
+        for seed in range(seeds)
+        if method in methods
+    ]
     files = {cell: folder / f"{_name(cell, protocol)}.json" for cell in cells}
     missing = [cell for cell in cells if not files[cell].is_file()]
     arguments = (Path(data), protocol)
-    for cell, made in track(_games(missing, arguments, jobs), len(missing), "games"):
-        write_whole(files[cell], (json.dumps(made) + "\n").encode())
+    try:
+        for cell, made in track(_games(missing, arguments, jobs), len(missing), "games"):
+            write_whole(files[cell], (json.dumps(made) + "\n").encode())
+    except KeyboardInterrupt:
+        raise Stopped(
+            "Stopped; games that are over are kept, and the same command goes on."
+        ) from None
     return {cell: _read(files[cell]) for cell in cells}
 
 
@@ -82,7 +99,13 @@ def _games(
 def _play(cell: Cell, data: Path, protocol: Protocol) -> dict[str, Any]:
     benchmark = BENCHMARKS[cell.benchmark]
     tasks = make_tasks(benchmark, _data(benchmark.data, data), cell.seed)
-    played = run(benchmark, tasks, cell.method, cell.seed, protocol)
+    try:
+        played = run(benchmark, tasks, cell.method, cell.seed, protocol)
+    except (Broken, NotFinite):
+        raise FirehoseError(
+            f"{cell.method} on {cell.benchmark}, seed {cell.seed}: the model can no longer say "
+            "what a picture costs; choose a smaller rate, as --set rate=0.01."
+        ) from None
     return {
         **cell._asdict(),
         "version": firehose.__version__,
@@ -104,7 +127,7 @@ def _data(name: str, folder: Path) -> DataSet:
 
 
 def _name(cell: Cell, protocol: Protocol) -> str:
-    """A file's name from all that the result depends on."""
+    """A file's name from all that can be chosen; the code of another version may find otherwise."""
     text = json.dumps([cell, BENCHMARKS[cell.benchmark], protocol.public()])
     method = cell.method.lower().replace(" ", "-")
     key = hashlib.sha256(text.encode()).hexdigest()[:8]

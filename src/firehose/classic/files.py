@@ -6,6 +6,7 @@ files, CIFAR-10's six binary batches (``data_batch_1.bin`` … ``test_batch.bin`
 
 import gzip
 import hashlib
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -29,12 +30,6 @@ SUMS: dict[str, dict[str, str]] = {
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
-    "fashion-mnist": {
-        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-    },
     "cifar10": {
         "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
         "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -42,6 +37,12 @@ SUMS: dict[str, dict[str, str]] = {
         "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
         "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
         "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+    "fashion-mnist": {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     },
 }
 
@@ -91,44 +92,45 @@ def coloured(content: bytes) -> Pictures:
 
 def _candidates(folder: Path, name: str, file: str) -> list[Path]:
     """Files of this name, in the data set's own folder before others."""
-    found = [path for path in folder.rglob(f"{file}*") if path.name in (file, f"{file}.gz")]
+    found = [
+        Path(place, each)
+        for place, _, files in os.walk(folder, followlinks=True)
+        for each in files
+        if each in (file, f"{file}.gz")
+    ]
     return sorted(found, key=lambda path: (name not in path.parts, str(path)))
 
 
 def _content(folder: Path, name: str, file: str, total: str) -> bytes:
     """Of the first file of this name that is the published one."""
     if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
         raise FirehoseError(
-            f"{folder} does not exist; `firehose classic fetch --out {folder}` makes it."
+            f"{folder} {what}; `firehose classic fetch --out FOLDER` makes one with all data sets."
         )
-    found = _candidates(folder, name, file)
-    if not found:
-        raise FirehoseError(
-            f"{folder} has no {file} of {name}; `firehose classic fetch --out {folder}` gets it."
-        )
-    problem: FirehoseError | None = None
-    for path in found:
+    others = {sums.get(file) for other, sums in SUMS.items() if other != name}
+    problems = []
+    for path in _candidates(folder, name, file):
         try:
-            return _unpacked(path, file, total)
-        except FirehoseError as error:  # another data set may have a file of the same name
-            problem = problem or error
-    assert problem is not None
-    raise problem
-
-
-def _unpacked(path: Path, file: str, total: str) -> bytes:
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            content = gzip.decompress(content)
+            content = _unpacked(path)
         except (OSError, EOFError, zlib.error):
-            raise FirehoseError(
-                f"{path} is damaged: it cannot be unpacked; get it again."
-            ) from None
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != total:
-        raise FirehoseError(
-            f"{path} is not the published {file}: its MD5 sum is {found} and not {total}; "
-            "get it again."
-        )
-    return content
+            problems.append(f"{path} is damaged: it cannot be unpacked")
+            continue
+        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if found == total:
+            return content
+        if found not in others:  # another data set may have a file of the same name
+            problems.append(
+                f"{path} is not the published {file}: its MD5 sum is {found} and not {total}"
+            )
+    if problems:
+        raise FirehoseError(f"{problems[0]}; get it again.")
+    raise FirehoseError(
+        f"{folder} has no {file} of {name}; "
+        f"`firehose classic fetch --out {folder} --data {name}` gets it."
+    )
+
+
+def _unpacked(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix == ".gz" else content

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from firehose.batch import Batch
@@ -10,6 +9,8 @@ from firehose.learning.learners import draw
 from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
+
+ROUNDING = 1e-6  # of the largest: gradients are float32
 
 
 class GEM:
@@ -54,12 +55,13 @@ def weights(
     """How much of each task's gradient to add: the v ≥ margin that minimizes ½ vᵀPv + qᵀv.
 
     ``between`` is P, the inner products of the tasks' gradients, ``conflict`` is q, those with the
-    present one. With P = LLᵀ it is a non-negative least squares problem in v − margin.
+    present one. With P = RᵀR it is a non-negative least squares problem in v − margin. Directions
+    in which P is nothing but rounding are left out: q has no part in them.
     """
-    tasks = len(conflict)
-    ridge = 1e-9 * max(float(np.trace(between)), 1e-30) / tasks  # or equal gradients have no root
-    lower = cholesky(between + ridge * np.eye(tasks), lower=True)
+    sizes, directions = np.linalg.eigh(between)
+    known = sizes > ROUNDING * max(sizes[-1], 0.0)
+    root = np.sqrt(sizes[known])[:, None] * directions[:, known].T
     shifted = conflict + margin * between.sum(1)
-    beyond, _ = nnls(lower.T, -solve_triangular(lower, shifted, lower=True))
+    beyond, _ = nnls(root, -(directions[:, known].T @ shifted) / np.sqrt(sizes[known]))
     total: NDArray[np.float64] = beyond + margin
     return total

@@ -1,6 +1,6 @@
 """iCaRL: exemplars chosen by herding, distillation, nearest mean (Rebuffi et al. 2017)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,15 @@ class Exemplars:
     """The pictures whose mean is nearest to that of their class, for each class.
 
     A class that comes again in another task gets its exemplars from there.
-    What comes is kept until its task has had ``per_task`` pictures; then exemplars are chosen from
-    it, and those of earlier classes make room, the least typical first. What the model makes of
+    What comes is kept until its task has had all its pictures; then exemplars are chosen from it,
+    and those of earlier classes make room, the least typical first. What the model makes of
     all of them after each task is kept, too, for it to be reminded of in the next.
     """
 
-    def __init__(self, model: Perceptron, posts: int, per_task: int) -> None:
+    def __init__(self, model: Perceptron, posts: int, tasks: Sequence[int]) -> None:
         self.model = model
         self.posts = posts
-        self.per_task = per_task
+        self.tasks = tasks  # the pictures of each; a batch does not mix them
         self.pending: list[Batch] = []
         self.chosen: dict[int, Batch] = {}  # by class, the most typical first
         self.outputs: dict[int, Tensor] = {}
@@ -40,7 +40,7 @@ class Exemplars:
         """Keep what comes; returns those who were not chosen, and those who made room."""
         self.pending.append(batch)
         nobody = batch.select(np.zeros(0, np.int64))
-        if sum(map(len, self.pending)) < self.per_task:
+        if sum(map(len, self.pending)) < self.tasks[batch.user[0]]:
             return nobody
         task = Batch.join(self.pending)
         self.pending = []

@@ -54,10 +54,10 @@ class Protocol(Section):
     online_steps: int = Field(default=1, ge=1)  # of online only and GEM, with Online GD
     zero: bool = True  # whether no step at all is a candidate of ConGraD, too
     gem_memory: int = Field(default=60, ge=1)  # pictures of each task
-    gem_margin: float = 0.5
+    gem_margin: float = Field(default=0.5, ge=0)
     icarl_pace: float = Field(default=2.0, gt=0)  # its rate is so many times the others'
-    icarl_strength: float = 1.0  # of its reminders
-    rate: float | None = None  # if not the benchmark's
+    icarl_strength: float = Field(default=1.0, ge=0)  # of its reminders
+    rate: float | None = Field(default=None, gt=0)  # if not the benchmark's
 
 
 class Played(NamedTuple):
@@ -67,7 +67,7 @@ class Played(NamedTuple):
     accuracy: NDArray[np.float64]  # [points, tasks]
     ends: NDArray[np.int64]  # [tasks], the point at which each task was over
     kept: list[int]  # rounds, by the number of steps kept
-    steps: int  # gradients that were computed
+    steps: int  # taken, those that were taken back included
     seconds: dict[str, float]  # by phase
 
     @property
@@ -106,7 +106,7 @@ def make_parts(
     tone = tasks.standard if protocol.pixels == "standard" else Tone()
     model = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed, tone, protocol.weights)
     width = tasks.pixels + 1
-    rate = protocol.rate or benchmark.rate
+    rate = benchmark.rate if protocol.rate is None else protocol.rate
     rule = SGD(model, rate * protocol.icarl_pace if name == "icarl" else rate)
     is_short = name in ALONE and optimizer == "online-gd"
     steps = protocol.online_steps if is_short else protocol.steps
@@ -117,7 +117,7 @@ def make_parts(
         else OnlineGD(rule, steps)
     )
     if name == "icarl":
-        exemplars = Exemplars(model, protocol.memory, benchmark.samples)
+        exemplars = Exemplars(model, protocol.memory, [len(posts) for posts in tasks.train])
         distilling = ICaRL(protocol.posts, protocol.icarl_strength)
         return Parts(model, distilling, descent, exemplars, exemplars.classify)
     if name == "gem":

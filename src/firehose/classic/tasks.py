@@ -64,13 +64,18 @@ class Tasks(NamedTuple):
 
     train: list[Images]
     test: list[Images]
-    standard: Tone  # for all training pictures of the data set
+    whole: NDArray[np.uint8]  # the pixels of all training pictures of the data set
 
     def stream(self, size: int) -> Iterator[Batch]:
         """Task after task, in batches that do not mix them."""
         for posts in self.train:
             for start in range(0, len(posts), size):
                 yield posts.select(np.arange(start, min(start + size, len(posts))))
+
+    @property
+    def standard(self) -> Tone:
+        """With it, the data set's pixels have a mean of 0 and a deviation of 1."""
+        return Tone.standard(self.whole)
 
     @property
     def pixels(self) -> int:
@@ -85,20 +90,21 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int) -> Tasks:
     """
     generator = np.random.default_rng([seed, 1])
     shuffled = np.random.default_rng(0)
-    train, test = [], []
+    pixels, classes = np.arange(data.train.pixels.shape[1]), np.arange(CLASSES)
+    train: list[Images] = []
+    test: list[Images] = []
     for task in range(benchmark.tasks):
+        order, wanted = pixels, classes
         if benchmark.kind == "disjoint":
-            each = CLASSES // benchmark.tasks
-            wanted = np.arange(task * each, (task + 1) * each)
-            seen, held_out = (_only(part, wanted) for part in data)
-        else:
-            pixels = np.arange(data.train.pixels.shape[1])
-            order = shuffled.permutation(pixels) if task else pixels
-            seen, held_out = (Pictures(part.pixels[:, order], part.classes) for part in data)
-        chosen = generator.permutation(len(seen.classes))[: benchmark.samples]
-        train.append(as_posts(Pictures(seen.pixels[chosen], seen.classes[chosen]), task))
-        test.append(as_posts(held_out, task))
-    return Tasks(train, test, Tone.standard(data.train.pixels))
+            wanted = np.split(classes, benchmark.tasks)[task]
+        elif task:
+            order = shuffled.permutation(pixels)
+        seen, held_out = (np.flatnonzero(np.isin(part.classes, wanted)) for part in data)
+        chosen = seen[generator.permutation(len(seen))[: benchmark.samples]]
+        for part, rows, posts in ((data.train, chosen, train), (data.test, held_out, test)):
+            pictures = Pictures(part.pixels[rows][:, order], part.classes[rows])
+            posts.append(as_posts(pictures, task))
+    return Tasks(train, test, data.train.pixels)
 
 
 def as_posts(pictures: Pictures, task: int) -> Images:
@@ -110,8 +116,3 @@ def as_posts(pictures: Pictures, task: int) -> Images:
         np.zeros(posts, np.int64),
         np.ones(posts, np.int32),
     )
-
-
-def _only(pictures: Pictures, classes: NDArray[np.integer]) -> Pictures:
-    chosen = np.isin(pictures.classes, classes)
-    return Pictures(pictures.pixels[chosen], pictures.classes[chosen])

@@ -27,12 +27,19 @@ def fetch_data(
     """
     from firehose.classic.fetch import fetch
     from firehose.classic.files import SUMS
+    from firehose.errors import FirehoseError
 
+    problems = []
     for name in data or SUMS:
         if (out / name).exists() and not replace and not data:
             show(f"{out / name} is there already.")
-        else:
+            continue
+        try:
             show(f"Made {fetch(name, out, replace)}")
+        except FirehoseError as error:  # the others may be had
+            problems.append(str(error))
+    if problems:
+        raise FirehoseError("\n".join(problems))
 
 
 @classic.command("run")
@@ -51,14 +58,18 @@ def run_benchmarks(
 ) -> None:
     """Play a benchmark with up to eight methods, and show the result beside the published one.
 
+    Games are kept in OUT/runs and not played twice; the report goes to OUT/NAME. Stopped or killed,
+    the same command goes on.
+
     The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion. The methods:
     GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed.
 
     Example: `firehose classic run disjoint-mnist --seeds 3`
     """
     from firehose.classic.experiment import play_all
-    from firehose.classic.report import PUBLISHED, table, write
+    from firehose.classic.report import write
     from firehose.classic.run import METHODS, Protocol
+    from firehose.classic.showing import PUBLISHED, table
     from firehose.config import overrides
     from firehose.progress import announce
     from firehose.tables import terminal
@@ -70,5 +81,5 @@ def run_benchmarks(
     changed = "".join(f" --set {assignment}" for assignment in assignments or ())
     command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}"
     with announce("drawing"):
-        page = write(found, protocol, out, command)
+        page = write(found, protocol, out / name, command)
     show(terminal(table(found, names)), f"Look at {page}")

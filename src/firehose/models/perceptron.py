@@ -30,7 +30,7 @@ class Tone(NamedTuple):
     @classmethod
     def standard(cls, pixels: NDArray[np.uint8]) -> Self:
         """With it, these pixels have a mean of 0 and a deviation of 1."""
-        shares = np.bincount(pixels.reshape(-1), minlength=256) / pixels.size
+        shares = sum(np.bincount(row, minlength=256) for row in pixels) / pixels.size
         shades = np.arange(256)
         mean = float(shares @ shades)
         deviation = float(shares @ (shades - mean) ** 2) ** 0.5

@@ -1,0 +1,116 @@
+"""The earlier benchmarks as figures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from firehose.classic.showing import Found, games, methods
+from firehose.classic.tasks import BENCHMARKS
+from firehose.figures import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    LINE,
+    PURPLE,
+    VERMILION,
+    above,
+    blank,
+    compact,
+    key,
+    styled,
+)
+
+COLOURS = {
+    "GEM": PURPLE,
+    "iCaRL": AMBER,
+    "online": VERMILION,
+    "replay": GREEN,
+    "mixed": BLUE,
+}
+DEEPEST = 0.6  # how much of its colour a cell with all pictures named rightly has
+MARKS = (BLUE, VERMILION, GREEN, PURPLE)  # of benchmarks
+
+
+@styled
+def through_time(found: Found, name: str) -> Figure:
+    """The mean accuracy over all tasks as the stream goes on."""
+    figure = blank(3.2)
+    axes = figure.add_subplot()
+    played = methods(found)
+    handles = []
+    for method in played:
+        first, *_ = each = games(found, name, method)
+        mean = np.mean([game.accuracy.mean(1) for game in each], 0)
+        colour, line = _look(method)
+        handles += axes.plot(first.seen, 100 * mean, color=colour, linestyle=line)
+    for end in first.seen[first.ends][:-1]:
+        axes.axvline(end, color=GRID, linewidth=0.8, zorder=0)
+    axes.set_ylabel("accuracy over all tasks, %")
+    axes.set_xlabel("pictures seen")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    axes.grid(axis="y")
+    above(axes, played, handles, INK, columns=4, length=1.5)
+    return figure
+
+
+@styled
+def by_task(found: Found, name: str) -> Figure:
+    """The accuracy on each task in the end."""
+    played = methods(found)
+    figure = blank(0.9 + 0.26 * len(played))
+    axes = figure.add_subplot()
+    rows = np.array(
+        [
+            np.mean([game.accuracy[-1] for game in games(found, name, method)], 0)
+            for method in played
+        ]
+    )
+    shades = np.empty((*rows.shape, 4))
+    shades[..., :3], shades[..., 3] = to_rgb(BLUE), DEEPEST * rows  # a page may be dark behind it
+    axes.imshow(shades, aspect="auto", interpolation="nearest")
+    for (row, task), value in np.ndenumerate(rows):
+        axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center", color=INK)
+    axes.set_yticks(range(len(played)), played)
+    axes.set_xticks(range(rows.shape[1]), [str(task + 1) for task in range(rows.shape[1])])
+    axes.set_xlabel("task, in the order of the stream")
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
+@styled
+def transfer(found: Found, names: Sequence[str]) -> Figure:
+    """Forgetting and forward transfer of each method on each benchmark."""
+    played = methods(found)
+    figure = blank(1.1 + 0.26 * len(played))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, measure, label in zip(
+        panels, ("forgetting", "forward"), ("forgetting, points", "forward transfer, points"),
+        strict=True,
+    ):  # fmt: skip
+        for name, colour in zip(names, MARKS, strict=False):
+            for row, method in enumerate(played):
+                each = games(found, name, method)
+                mean = 100 * np.mean([getattr(game, measure) for game in each])
+                axes.plot(mean, row, marker="o", markersize=5, color=colour)
+        axes.set_xlabel(label)
+        axes.grid(axis="x")
+        axes.margins(x=0.12)
+        axes.axvline(0, color=LINE, linewidth=0.8, zorder=0)
+    panels[0].set_yticks(range(len(played)), played)
+    panels[0].set_ylim(len(played) - 0.5, -0.5)
+    panels[0].tick_params(axis="y", length=0, labelcolor=INK)
+    key(panels[0], [(BENCHMARKS[n].title, c) for n, c in zip(names, MARKS, strict=False)], "o")
+    return figure
+
+
+def _look(method: str) -> tuple[str, Any]:
+    """The colour is the learner's; Online GD is dashed, as in the reports of other games."""
+    first, _, learner = method.partition(" ")
+    return COLOURS[learner or first], (0, (3, 1.6)) if first == "GD" else "-"
