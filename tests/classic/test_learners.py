@@ -64,6 +64,22 @@ def test_gem_s_weights_by_brute_force() -> None:
     assert weights(between, conflict, 0.5) == pytest.approx(tried[values.argmin()], abs=0.011)
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-5, 1e-3])
+def test_gem_bears_gradients_that_are_nearly_the_same(apart: float) -> None:
+    """Their products are float32, and their matrix may have eigenvalues below zero."""
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        one, other = generator.normal(size=(2, 1000)).astype(np.float32)
+        past = (one + apart * generator.normal(size=(4, 1000))).astype(np.float32)
+        present = other - one
+        between, conflict = (past @ past.T).astype(float), (past @ present).astype(float)
+        assert (conflict < 0).all()
+        corrected = present + weights(between, conflict, 0.0) @ past
+        cosines = past @ corrected / np.linalg.norm(past, axis=1) / np.linalg.norm(present)
+        assert (cosines > -2e-3).all()
+        assert np.linalg.norm(corrected - other) < 0.2 * np.linalg.norm(other)
+
+
 def test_with_one_earlier_task_and_no_margin_gem_is_a_gem() -> None:
     conflict, own = -3.0, 2.0
     assert weights(np.array([[own]]), np.array([conflict]), 0.0) == pytest.approx(1.5)
@@ -134,6 +150,17 @@ def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
     assert gone + len(held) == 36
     assert held.forget(2) == 6 and len(held) == 6 == len(held.all())
     assert set(held.sample(9, generator).user.tolist()) == {1}
+
+
+def test_a_task_may_be_shorter_than_others() -> None:
+    held = Exemplars(Perceptron(PIXELS, 6, (5,)), posts=12, tasks=[3, 6])
+    generator = np.random.default_rng(0)
+    held.push(pictures(3), generator)
+    assert len(held) == 3
+    held.push(pictures(3, task=1, first=3), generator)
+    assert len(held) == 3  # the second task is not over yet
+    held.push(pictures(3, task=1, first=3), generator)
+    assert len(held) == 9
 
 
 def test_the_nearest_mean_decides() -> None:

@@ -88,7 +88,7 @@ def by_task(found: Found, name: str) -> Figure:
 def transfer(found: Found, names: Sequence[str]) -> Figure:
     """Forgetting and forward transfer of each method on each benchmark."""
     played = methods(found)
-    figure = blank(1.1 + 0.26 * len(played))
+    figure = blank(1.3 + 0.26 * len(played))
     panels = figure.subplots(1, 2, sharey=True)
     for axes, measure, label in zip(
         panels, ("forgetting", "forward"), ("forgetting, points", "forward transfer, points"),
@@ -103,10 +103,12 @@ def transfer(found: Found, names: Sequence[str]) -> Figure:
         axes.grid(axis="x")
         axes.margins(x=0.12)
         axes.axvline(0, color=LINE, linewidth=0.8, zorder=0)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
     panels[0].set_yticks(range(len(played)), played)
     panels[0].set_ylim(len(played) - 0.5, -0.5)
-    panels[0].tick_params(axis="y", length=0, labelcolor=INK)
     key(panels[0], [(BENCHMARKS[n].title, c) for n, c in zip(names, MARKS, strict=False)], "o")
+    panels[0].get_legend().set_in_layout(False)  # it is above both
+    figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # type: ignore[union-attr,call-arg]
     return figure
 
 

@@ -34,7 +34,8 @@ def write(found: Found, protocol: Protocol, out: Path, command: str) -> Path:
         "transfer": (
             transfer(found, names),
             "Forgetting: how far each earlier task has fallen from its best. Forward transfer: "
-            "how much better than before any training each task is just before it begins.",
+            "how much better than before any training each task is just before it begins; who has "
+            "never seen a task's classes names none of them, and falls below chance.",
         )
     }
     if any(name in PUBLISHED for name in names):
