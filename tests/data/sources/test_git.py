@@ -8,6 +8,7 @@ import subprocess
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -191,15 +192,27 @@ class TestPosts:
         repository.git("clone", "-q", "--depth=1", url, str(shallow))
         assert [post.id for post in posts(Git(paths=(str(shallow),)))] == [two]
 
-    def test_stopping_early_leaves_no_process(self, repository: Repository, source: Git) -> None:
+    def test_stopping_early_leaves_no_process(
+        self, repository: Repository, source: Git, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         repository.commit("One")
         repository.commit("Two")
-        reader = source.read(source.shards()[0])
+        shard = source.shards()[0]
+        started = []
+
+        class Watched(subprocess.Popen[bytes]):
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                super().__init__(*arguments, **options)
+                started.append(self)
+
+        monkeypatch.setattr(subprocess, "Popen", Watched)
+        reader = source.read(shard)
         next(reader)
         assert isinstance(reader, Generator)
         reader.close()
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+        assert started
+        for process in started:  # each was waited for, and is gone
+            assert process.returncode is not None
 
 
 class TestSkips:
