@@ -105,6 +105,12 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
     return tables
 
 
+def refuse_unknown(kind: str, name: str, known: Sequence[str]) -> None:
+    """Say that there is nothing of this name, and what is meant perhaps."""
+    if name not in known:
+        raise FirehoseError(f"There is no {kind} {name!r}: {nearest(name, known)}")
+
+
 def nearest(word: str, candidates: Sequence[str]) -> str:
     """“; did you mean …?” or the list of what there is, to end a sentence with."""
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)

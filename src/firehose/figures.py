@@ -55,6 +55,7 @@ PAPER, INK, MUTED, LINE, GRID, BLUE, VERMILION, GREEN, PURPLE, AMBER, SKY, *_RAM
     colour.light for colour in PALETTE.values()
 )
 RAMP = tuple(_RAMP)  # from little to much
+DASHED = (0, (3, 1.6))  # Online GD, wherever it is drawn beside ConGraD
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",

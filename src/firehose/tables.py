@@ -53,6 +53,11 @@ class Table:
         return any(not isinstance(cell, str) for row in self.rows for cell in row)
 
 
+def signed(number: float) -> str:
+    """A difference, with its sign."""
+    return f"{number:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
 def plain(cell: Cell, mark: str = MARK) -> str:
     """A cell as text."""
     if isinstance(cell, Published):

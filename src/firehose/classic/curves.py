@@ -13,6 +13,7 @@ from firehose.classic.tasks import BENCHMARKS
 from firehose.figures import (
     AMBER,
     BLUE,
+    DASHED,
     GREEN,
     GRID,
     INK,
@@ -115,4 +116,4 @@ def transfer(found: Found, names: Sequence[str]) -> Figure:
 def _look(method: str) -> tuple[str, Any]:
     """The colour is the learner's; Online GD is dashed, as in the reports of other games."""
     first, _, learner = method.partition(" ")
-    return COLOURS[learner or first], (0, (3, 1.6)) if first == "GD" else "-"
+    return COLOURS[learner or first], DASHED if first == "GD" else "-"

@@ -16,7 +16,7 @@ import firehose
 from firehose.classic.files import DataSet, read
 from firehose.classic.run import METHODS, Played, Protocol, run
 from firehose.classic.tasks import BENCHMARKS, make_tasks
-from firehose.config import nearest
+from firehose.config import refuse_unknown
 from firehose.errors import FirehoseError, Stopped
 from firehose.figures import write_whole
 from firehose.learning.game import Broken
@@ -43,9 +43,10 @@ def play_all(
     methods: Sequence[str] = tuple(METHODS),
 ) -> dict[Cell, Played]:
     """Play what is not in ``out/runs`` yet, several games at a time."""
-    _check("benchmark", names, list(BENCHMARKS))
-    _check("method", methods, list(METHODS))
+    for method in methods:
+        refuse_unknown("method", method, list(METHODS))
     for name in names:
+        refuse_unknown("benchmark", name, list(BENCHMARKS))
         _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
     folder = Path(out) / "runs"
     try:
@@ -72,12 +73,6 @@ def play_all(
             "Stopped; games that are over are kept, and the same command goes on."
         ) from None
     return {cell: _read(files[cell]) for cell in cells}
-
-
-def _check(kind: str, wanted: Sequence[str], known: Sequence[str]) -> None:
-    for name in wanted:
-        if name not in known:
-            raise FirehoseError(f"There is no {kind} {name!r}: {nearest(name, known)}")
 
 
 def _games(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from firehose.classic.files import BATCH, SUMS
-from firehose.config import nearest
+from firehose.config import refuse_unknown
 from firehose.data.workspace import workspace
 from firehose.errors import FirehoseError
 from firehose.progress import announce
@@ -30,8 +30,7 @@ PACKAGES = {
 
 def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
     """Get a data set into ``out/NAME``; it appears whole, or not at all."""
-    if name not in SUMS:
-        raise FirehoseError(f"There is no data set {name!r}: {nearest(name, list(SUMS))}")
+    refuse_unknown("data set", name, list(SUMS))
     folder = Path(out) / name
     gather: Callable[[Path], dict[str, bytes]] = {
         "mnist": _mnist,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.config import nearest
+from firehose.config import refuse_unknown
 from firehose.errors import FirehoseError
 
 CLASSES = 10
@@ -63,8 +63,7 @@ class DataSet(NamedTuple):
 
 def read(name: str, folder: Path) -> DataSet:
     """A data set from a folder, every file compared with its published checksum."""
-    if name not in SUMS:
-        raise FirehoseError(f"There is no data set {name!r}: {nearest(name, list(SUMS))}")
+    refuse_unknown("data set", name, list(SUMS))
     contents = [_content(folder, name, file, total) for file, total in SUMS[name].items()]
     if name == "cifar10":
         *train, test = map(coloured, contents)

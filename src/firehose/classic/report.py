@@ -1,6 +1,9 @@
 """The earlier benchmarks as a page: tables and figures, and how it was played."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+from matplotlib.figure import Figure as Drawing
 
 from firehose.classic.curves import by_task, through_time, transfer
 from firehose.classic.run import Protocol
@@ -18,6 +21,7 @@ from firehose.classic.tasks import BENCHMARKS
 from firehose.figures import render, save, write_whole
 from firehose.machine import machine
 from firehose.page import Block, Figure, Heading, Paragraph, many, page
+from firehose.tables import Table
 from firehose.tables import save as save_table
 
 
@@ -25,34 +29,7 @@ def write(found: Found, protocol: Protocol, out: Path, command: str) -> Path:
     """Write the page, the tables and the figures; each file whole. Returns the page."""
     names = list(dict.fromkeys(cell.benchmark for cell in found))
     seeds = len({cell.seed for cell in found})
-    tables = {
-        "accuracy": table(found, names),
-        "forgetting": forgetting(found, names),
-        "forward": forward(found, names),
-    }
-    figures = {
-        "transfer": (
-            transfer(found, names),
-            "Forgetting: how far each earlier task has fallen from its best. Forward transfer: "
-            "how much better than before any training each task is just before it begins; who has "
-            "never seen a task's classes names none of them, and falls below chance.",
-        )
-    }
-    if any(name in PUBLISHED for name in names):
-        tables["differences"] = differences(found, names)
-    for name in names:
-        title = BENCHMARKS[name].title
-        tables[f"{name}-time"] = after_tasks(found, name)
-        tables[f"{name}-tasks"] = on_tasks(found, name)
-        figures[f"{name}-time"] = (
-            through_time(found, name),
-            f"{title}. Accuracy over all tasks as the stream goes on; a line where a task ends. "
-            "Dashed: Online GD.",
-        )
-        figures[f"{name}-tasks"] = (
-            by_task(found, name),
-            f"{title}. Accuracy on each task in the end, %.",
-        )
+    tables, figures = _tables(found, names), _figures(found, names)
     drawn = {
         name: Figure(render(figure, "svg").decode(), caption, caption)
         for name, (figure, caption) in figures.items()
@@ -83,6 +60,45 @@ def write(found: Found, protocol: Protocol, out: Path, command: str) -> Path:
     content = page("The earlier benchmarks", summary, blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
+
+
+def _tables(found: Found, names: Sequence[str]) -> dict[str, Table]:
+    """By the names of their files."""
+    tables = {
+        "accuracy": table(found, names),
+        "forgetting": forgetting(found, names),
+        "forward": forward(found, names),
+    }
+    if any(name in PUBLISHED for name in names):
+        tables["differences"] = differences(found, names)
+    for name in names:
+        tables[f"{name}-time"] = after_tasks(found, name)
+        tables[f"{name}-tasks"] = on_tasks(found, name)
+    return tables
+
+
+def _figures(found: Found, names: Sequence[str]) -> dict[str, tuple[Drawing, str]]:
+    """By the names of their files, with what is written below them."""
+    figures = {
+        "transfer": (
+            transfer(found, names),
+            "Forgetting: how far each earlier task has fallen from its best. Forward transfer: "
+            "how much better than before any training each task is just before it begins; who has "
+            "never seen a task's classes names none of them, and falls below chance.",
+        )
+    }
+    for name in names:
+        title = BENCHMARKS[name].title
+        figures[f"{name}-time"] = (
+            through_time(found, name),
+            f"{title}. Accuracy over all tasks as the stream goes on; a line where a task ends. "
+            "Dashed: Online GD.",
+        )
+        figures[f"{name}-tasks"] = (
+            by_task(found, name),
+            f"{title}. Accuracy on each task in the end, %.",
+        )
+    return figures
 
 
 def set_up(protocol: Protocol) -> str:

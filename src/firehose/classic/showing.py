@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from firehose.classic.experiment import Cell
 from firehose.classic.run import METHODS, Played
 from firehose.classic.tasks import BENCHMARKS
-from firehose.tables import Beside, Table
+from firehose.tables import Beside, Table, signed
 
 PUBLISHED = {  # mean and deviation of 3 runs
     name: dict(zip(METHODS, row, strict=True))
@@ -80,7 +80,7 @@ def differences(found: Found, names: Sequence[str]) -> Table:
             mean, deviation = PUBLISHED[name][method]
             change = finals(found, name, method).mean() - mean
             far = "far " if abs(change) > max(FAR, 2 * deviation) else ""
-            row.append(f"{far}{change:+.1f}".replace("-", "\N{MINUS SIGN}"))
+            row.append(f"{far}{signed(change)}")
         rows.append(row)
     title = f"Ours less published, points; far: over {FAR:.0f} and over two published deviations"
     return Table(["", *(BENCHMARKS[name].title for name in compared)], rows, title)

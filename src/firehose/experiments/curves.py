@@ -14,6 +14,7 @@ from firehose.experiments.naming import name_of
 from firehose.figures import (
     AMBER,
     BLUE,
+    DASHED,
     GREEN,
     INK,
     MUTED,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, AMBER, INK)
 KNOWN = ("mixed-replay", "online-only", "replay-only", "a-gem")  # always in the same colour
-DASHED = (0, (3, 1.6))
 NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
 
 

@@ -25,7 +25,7 @@ from firehose.learning.run import read_run
 from firehose.machine import machine
 from firehose.models.store import read_card
 from firehose.page import Block, Heading, Paragraph, many, page
-from firehose.tables import Table
+from firehose.tables import Table, signed
 from firehose.tables import save as save_table
 
 MEASURED: tuple[Shown, ...] = (
@@ -155,8 +155,8 @@ def _details(claim: Checked) -> Table:
     rows = [
         [
             each.label,
-            _percent(each.difference.change),
-            f"{_percent(each.difference.low)} … {_percent(each.difference.high)}",
+            signed(100 * each.difference.change),
+            f"{signed(100 * each.difference.low)} … {signed(100 * each.difference.high)}",
             each.answer,
         ]
         for each in claim.compared
@@ -164,10 +164,6 @@ def _details(claim: Checked) -> Table:
     title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
     heads = [MEASURES[claim.measure], "change, %", "95 % of samples", "holds"]
     return Table(heads, rows, title)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def made(job: Job) -> dict[str, Any]:
