@@ -1,7 +1,6 @@
 """iCaRL: exemplars chosen by herding, distillation, nearest mean (Rebuffi et al. 2017)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from firehose.batch import Batch
 from firehose.learning.learners import draw
-from firehose.learning.slots import Buffer, State
+from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 from firehose.models.perceptron import Perceptron, named
@@ -92,14 +91,6 @@ class Exemplars:
         kinds = [kind for kind, held in self.chosen.items() if held.user[0] == user]
         self.outputs = {kind: out for kind, out in self.outputs.items() if kind not in kinds}
         return sum(len(self.chosen.pop(kind)) for kind in kinds)
-
-    def state(self) -> State:
-        """Runs of pictures are short; they are not interrupted."""
-        raise NotImplementedError
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Runs of pictures are short; they are not interrupted."""
-        raise NotImplementedError
 
 
 def herd(features: Tensor, number: int) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from firehose.learning.game import Round
 from firehose.learning.learners import LEARNERS, Learner
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.learning.settings import Playing, Settings
-from firehose.learning.slots import Buffer
+from firehose.learning.slots import SavedBuffer
 from firehose.models.adam import Adam
 from firehose.models.personal import Personal
 from firehose.models.store import begin
@@ -87,7 +87,7 @@ class Game:
         self.model.random.restore(facts["random"])
 
 
-def _as_tensors(buffer: Buffer) -> dict[str, torch.Tensor]:
+def _as_tensors(buffer: SavedBuffer) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in buffer.state().items()}
 
 

@@ -33,6 +33,10 @@ class Buffer(Protocol):
     def forget(self, user: int) -> int:
         """Erase a user's posts, and say how many."""
 
+
+class SavedBuffer(Buffer, Protocol):
+    """A memory of games that are interrupted."""
+
     def state(self) -> State:
         """To be saved."""
 
