@@ -66,9 +66,11 @@ def online_fit(found: "Comparison") -> Figure:
         curve = run.outcome.curve
         smooth = _smooth(np.log(curve.windowed))
         axes.plot(curve.posts, np.exp(smooth), color=colour, linestyle=line)
-    for name, value in _floors(found):
+    for name, value, side in _floors(found):
         axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-        note(axes, name, ((1, value), ("axes fraction", "data")), (0, 2.5), ha="right")
+        where = ((1, value), ("axes fraction", "data"))
+        note(axes, name, where, (0, 2.5 * side), ha="right", va="bottom" if side > 0 else "top")
+        axes.margins(y=0.1)  # room for the words below the last line
     _perplexity(axes)
     axes.set_xlabel("posts seen")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
@@ -176,18 +178,24 @@ def _perplexity(axes: Axes) -> None:
     ends = (1, 2, 5) if high / low < WIDE else (1,)
     near = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
     axes.yaxis.set_major_locator(near if high / low < NARROW else LogLocator(10, ends))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel("word perplexity (logarithmic)")
 
 
-def _floors(found: "Comparison") -> list[tuple[str, float]]:
+def _plain(value: float) -> str:
+    """10,000, 250, 7.5: as many digits as tell the numbers of an axis apart."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _floors(found: "Comparison") -> list[tuple[str, float, int]]:
+    """What nobody can do better than, and whether to say so above the line (1) or below (−1)."""
     if not found.floors:
         return []
     floor = found.floors["train"]
     return [
-        ("best possible, not knowing the user", floor.agnostic),
-        ("best possible, knowing the user", floor.personalized),
+        ("best possible, not knowing the user", floor.agnostic, 1),
+        ("best possible, knowing the user", floor.personalized, -1),
     ]
 
 
