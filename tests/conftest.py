@@ -10,6 +10,8 @@ import pytest
 
 # Two workers on two cores, each with a thread: more would wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Some virtual machines promise instructions for tiles of bfloat16, and die of them.
+os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
 
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan

@@ -11,8 +11,9 @@ from firehose.learning.game import play
 from firehose.learning.learners import LEARNERS
 from firehose.learning.optimizers import ConGraD
 from firehose.learning.slots import BufferPlan
+from firehose.models import compute
 from firehose.models.adam import Adam
-from firehose.models.compute import Compute, Place
+from firehose.models.compute import HALF, Compute, Place
 from firehose.models.decoding import Decoder
 from firehose.models.dropout import Random
 from firehose.models.gradient import Gradient
@@ -21,7 +22,6 @@ from small_models import TINY, awake, batch_of, tiny
 
 POSTS = batch_of([[1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [11, 12, 13, 14]], users=[0, 1, 1, 20])
 DROPPING = TINY.model_copy(update={"dropout": 0.1})
-HALF = Place(precision=torch.bfloat16)
 
 
 def test_without_a_gpu_all_is_done_on_the_cpu_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +44,16 @@ def test_a_gpu_is_used_where_there_is_one(
     assert Compute(device="cpu").place() == Place()
     with pytest.raises(FirehoseError, match="torch sees 2 GPUs here"):
         Compute(device="cuda:2").place()
+
+
+def test_a_processor_that_fails_at_what_it_promises_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dies = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    monkeypatch.setattr(compute, "TRIAL", dies)
+    with pytest.raises(FirehoseError, match=r"fails at them .* use float32, or set ONEDNN_MAX"):
+        Compute(device="cpu", precision="bfloat16").place()
+    assert Compute(device="cpu").place() == Place()
 
 
 def test_only_devices_that_can_be_are_named() -> None:

@@ -1,6 +1,9 @@
 """Where a model computes, and how precisely it does while it learns."""
 
+import subprocess
+import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Literal, NamedTuple
 
 import torch
@@ -9,6 +12,8 @@ from pydantic import Field
 from firehose.config import Section
 from firehose.errors import FirehoseError
 from firehose.machine import gpus
+
+TRIAL = "import torch; half = torch.ones(64, 64, dtype=torch.bfloat16); half @ half"
 
 
 class Place(NamedTuple):
@@ -28,6 +33,16 @@ class Place(NamedTuple):
         if self.device.type == "cuda":
             name += f" ({torch.cuda.get_device_name(self.device)})"
         return f"{name}, {str(self.precision).removeprefix('torch.')}"
+
+
+HALF = Place(precision=torch.bfloat16)
+
+
+@cache
+def works(trial: str) -> bool:
+    """Whether a program comes to a good end, in a process of its own: it may well be killed."""
+    done = subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 class Compute(Section):
@@ -50,7 +65,14 @@ class Compute(Section):
                 f"compute.device = {name!r}: torch sees {found or 'no'} GPUs here; use another "
                 "device, or install a build of torch for your GPU."
             )
-        return Place(device, self._type(device))
+        place = Place(device, self._type(device))
+        if place == HALF and not works(TRIAL):
+            raise FirehoseError(
+                "compute.precision = 'bfloat16': this processor says that it has instructions for "
+                "bfloat16, and fails at them (some virtual machines do); use float32, or set "
+                "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 in the environment, which does without them."
+            )
+        return place
 
     def _type(self, device: torch.device) -> torch.dtype:
         if self.precision != "auto":
