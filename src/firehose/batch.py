@@ -36,15 +36,14 @@ class Batch:
     @classmethod
     def join(cls, batches: Sequence[Self]) -> Self:
         """All posts of several batches, one after another."""
-        lengths = np.concatenate([batch.lengths for batch in batches])
-        return cls(
-            np.concatenate([batch.tokens for batch in batches]),
-            np.concatenate([[0], np.cumsum(lengths)]),
-            *(
-                np.concatenate([getattr(batch, name) for batch in batches])
-                for name in ("user", "time", "words")
-            ),
+        offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
+        np.concatenate(
+            [batch.offsets[1:] - batch.offsets[:-1] for batch in batches], out=offsets[1:]
         )
+        np.cumsum(offsets, out=offsets)
+        columns = zip(*((b.tokens, b.user, b.time, b.words) for b in batches), strict=True)
+        tokens, *rest = map(np.concatenate, columns)
+        return cls(tokens, offsets, *rest)
 
     def rows(self, longest: int) -> dict[str, NDArray[Any]]:
         """A row for each post in every column, to be kept in a memory; posts are cut."""

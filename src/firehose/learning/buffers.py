@@ -123,7 +123,7 @@ class Reservoir:
         target[target >= most] = -1
         before = self.count
         self.count, self.pushed = before + free, self.pushed + len(batch)
-        return settle(self.columns, batch, target, target < before)
+        return settle(self.columns, batch, target.tolist(), target < before)
 
     def sample(self, posts: int, generator: np.random.Generator) -> Batch:
         """Posts drawn uniformly, with replacement."""
@@ -189,7 +189,7 @@ class Stratified:
         before = np.minimum(self.pushed[unique], self.per_user)
         self.pushed[unique] += added.astype(np.int32)
         self.count += int((np.minimum(self.pushed[unique], self.per_user) - before).sum())
-        return settle(self.columns, batch, target, used)
+        return settle(self.columns, batch, target.tolist(), used)
 
     def sample(self, posts: int, generator: np.random.Generator) -> Batch:
         """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
@@ -276,23 +276,19 @@ class Balanced:
     def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
         """Let posts in; returns those who leave, and those who were not let in."""
         self.columns.fit(batch)
-        target = np.full(len(batch), -1)
-        fresh = set()
         chances = generator.random((len(batch), 3)).tolist()  # at once: one by one is slow
-        for number, user in enumerate(batch.user.tolist()):
+        target, empty = [], set()  # where posts go, and where nobody was
+        for user, chance in zip(batch.user.tolist(), chances, strict=True):
             self.pushed[user] = self.pushed.get(user, 0) + 1
             if self.count < self.posts:
                 slot = self.free.pop() if self.free else self.count
                 self.count += 1
-                fresh.add(slot)
-            elif (made := self._make_room(user, *chances[number])) is not None:
-                slot = made
+                empty.add(slot)
+                self._give(user, slot)
             else:
-                continue
-            self.slots.setdefault(user, []).append(slot)
-            self._moved(user, -1)
-            target[number] = slot
-        used = np.array([slot not in fresh for slot in target.tolist()], bool)
+                slot = self._exchange(user, *chance)
+            target.append(slot)
+        used = np.array([slot not in empty for slot in target], bool)
         return settle(self.columns, batch, target, used)
 
     def sample(self, posts: int, generator: np.random.Generator) -> Batch:
@@ -352,24 +348,30 @@ class Balanced:
         self.count = len(state["slots"])
         self.most = max(self.holding, default=0)
 
-    def _make_room(self, user: int, who: float, whether: float, where: float) -> int | None:
-        """A slot of a user who holds the most; None: the new post is not let in.
+    def _exchange(self, user: int, who: float, whether: float, where: float) -> int:
+        """The slot of a post of a user who holds the most; −1: the new post is not let in.
 
         Three numbers from 0 to 1 decide what is left to chance.
         """
-        if not self.most:
-            return None
-        victim = user
-        if len(self.slots.get(user, ())) < self.most:
-            largest = self.holding[self.most].users
-            victim = largest[int(who * len(largest))]
-        elif self.is_reservoir and whether * self.pushed[user] >= self.most:
-            return None
+        is_own = len(self.slots.get(user, ())) == self.most  # makes room for oneself
+        is_refused = self.is_reservoir and whether * self.pushed[user] >= self.most
+        if not self.most or (is_own and is_refused):
+            return -1
+        largest = self.holding[self.most].users
+        victim = user if is_own else largest[int(who * len(largest))]
         slots = self.slots[victim]
-        place = int(where * len(slots)) if self.is_reservoir else 0
-        slot = slots.pop(place)
-        self._moved(victim, 1)
+        slot = slots.pop(int(where * len(slots)) if self.is_reservoir else 0)
+        if is_own:
+            slots.append(slot)
+        else:
+            self._moved(victim, 1)
+            self._give(user, slot)
         return slot
+
+    def _give(self, user: int, slot: int) -> None:
+        """One slot more."""
+        self.slots.setdefault(user, []).append(slot)
+        self._moved(user, -1)
 
     def _moved(self, user: int, fewer: int) -> None:
         """Take notice that the user holds so many fewer than before."""

@@ -1,6 +1,6 @@
 """What a buffer is, and slots to keep posts in: columns that grow, and who settles where."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -100,20 +100,20 @@ def roomy(array: NDArray[Any], needed: int, fill: int = 0) -> NDArray[Any]:
     return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
 
 
-def settle(columns: Columns, batch: Batch, target: Slots, used: NDArray[np.bool_]) -> Batch:
+def settle(columns: Columns, batch: Batch, target: Sequence[int], used: NDArray[np.bool_]) -> Batch:
     """Put each post into its target slot, −1 for none; the last one stays where several meet.
 
     Returns who is not there then: those who were in these slots (``used`` says where anybody
     was), and those of the batch who did not stay.
     """
-    if not (target >= 0).any():
+    last = {slot: post for post, slot in enumerate(target) if slot >= 0}
+    if not last:
         return batch
-    # The last post that wants a slot is the first one in the reversed batch.
-    wanted, first = np.unique(target[::-1], return_index=True)
-    stays = (len(target) - 1 - first)[wanted >= 0]
-    taken = target[stays]
+    taken, stays = (np.array(each) for each in zip(*sorted(last.items()), strict=True))
     gone = columns.take(taken[used[stays]])
     columns.put(taken, batch.select(stays))
+    if len(stays) == len(batch):
+        return gone
     refused = np.delete(np.arange(len(batch)), stays)
     return batch.join([gone, batch.select(refused)])
 

@@ -78,5 +78,5 @@ class Gradient:
 
 def _norm(slopes: list[Tensor]) -> float:
     if len(slopes) == 1:
-        return float(slopes[0].norm())
+        return float(torch.linalg.vector_norm(slopes[0]))
     return float(torch.stack(torch._foreach_norm(slopes)).norm())

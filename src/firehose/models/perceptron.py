@@ -69,7 +69,7 @@ class Perceptron:
 
     def _laid(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
-        parts = vector.split(self.parts)
+        parts = vector.split_with_sizes(self.parts)
         return [
             (weight.view(above, -1), bias)
             for weight, bias, above in zip(parts[::2], parts[1::2], self.sizes[1:], strict=True)
@@ -87,7 +87,6 @@ class Perceptron:
         """It always does the same."""
         return self
 
-    @torch.no_grad()
     def outputs(self, batch: Batch) -> Tensor:
         """What it makes of each picture, ``[pictures, classes]``."""
         return self._through(self.see(batch))[-1]
@@ -110,15 +109,12 @@ class Perceptron:
 
     def gradient(self, batch: Batch) -> Gradient:
         """Of the mean over pictures of −log p(class)."""
-        pictures = self.see(batch)
-        share = pictures.new_full((1, 1), 1 / len(batch))
-        return self.toward(pictures, self.one_hot[named(batch)], share)
+        return self.toward(self.see(batch), self.one_hot[named(batch)], 1 / len(batch))
 
-    @torch.no_grad()
-    def toward(self, pictures: Tensor, wanted: Tensor, share: Tensor) -> Gradient:
+    def toward(self, pictures: Tensor, wanted: Tensor, share: Tensor | float) -> Gradient:
         """The gradient of Σ share · cross-entropy, between what is wanted and what is made.
 
-        ``wanted`` [pictures, classes] are probabilities, ``share`` is [pictures, 1], or 1 × 1.
+        ``wanted`` [pictures, classes] are probabilities, ``share`` is [pictures, 1], or a number.
         """
         *inputs, outputs = self._through(pictures)
         logs = outputs.log_softmax(1)
@@ -135,13 +131,11 @@ class Perceptron:
         rows, vectors, _ = self.nobody
         return Gradient(loss, [slopes], rows, vectors, pictures.numel())
 
-    @torch.no_grad()
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""
         outputs = self._through(self.see(batch))[-1]
         return float(functional.cross_entropy(outputs, named(batch)))
 
-    @torch.no_grad()
     def pay(self, batch: Batch) -> Paid:
         """−log p(class) of each picture."""
         outputs = self._through(self.see(batch))[-1]
