@@ -53,7 +53,7 @@ class Perceptron:
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
-        self.layers = self._laid(self.weights.detach())
+        self.layers = self._laid(self.weights.detach())  # so autograd takes no notice of them
         generator = torch.Generator().manual_seed(seed)
         for weight, bias in self.layers:
             if start == "xavier":
