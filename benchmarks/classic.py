@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from firehose.classic.files import Pictures
-from firehose.classic.run import Protocol, make_parts
+from firehose.classic.methods import Protocol, make_parts
 from firehose.classic.tasks import BENCHMARKS, Tasks, as_posts
 from firehose.learning.game import play
 

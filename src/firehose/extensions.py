@@ -1,7 +1,9 @@
 """Parts of the user's own: a class in a file outside the package, named FILE.py:Class."""
 
+import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import zlib
 from pathlib import Path
@@ -20,6 +22,12 @@ def load_class(place: str, what: str) -> type[Any]:
     if not isinstance(found, type):
         raise FirehoseError(f"{module_name} has no {what} {class_name!r}; name a class in it.")
     return found
+
+
+def checksum(place: str, what: str) -> str:
+    """Of the file that a class of the user's is in: what it does may have changed."""
+    file = inspect.getfile(load_class(place, what))
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def _import(name: str) -> Any:

@@ -15,8 +15,9 @@ from firehose.classic.experiment import Cell, play_all
 from firehose.classic.files import DataSet, Pictures
 from firehose.classic.gem import GEM
 from firehose.classic.icarl import ICaRL
+from firehose.classic.methods import HIDDEN, METHODS, Protocol, make_parts
 from firehose.classic.report import write
-from firehose.classic.run import HIDDEN, METHODS, Played, Protocol, make_parts, run
+from firehose.classic.run import Played, run
 from firehose.classic.showing import (
     PUBLISHED,
     after_tasks,
@@ -316,3 +317,55 @@ def test_wrong_names_are_told(tmp_path: Path) -> None:
         play_all(["disjoint-mnist"], tmp_path, tmp_path)
     with pytest.raises(FirehoseError, match="no method 'GD mix': did you mean 'GD mixed'"):
         play_all(["disjoint-mnist"], tmp_path, tmp_path, methods=["GD mix"])
+    for method, sentence in (
+        ("GD", "no method 'GD'"),
+        ("Adam a-gem", "no method 'Adam a-gem'"),
+        ("GD none.py:Mine", "none.py does not exist"),
+        ("ConGraD icarl", "ConGraD holds some back: use 'iCaRL'"),
+    ):
+        with pytest.raises(FirehoseError, match=sentence):
+            play_all(["disjoint-mnist"], tmp_path, tmp_path, methods=[method])
+
+
+OWN = """
+from firehose.learning.learners import MixedReplay
+
+class Mine(MixedReplay):
+    pass
+"""
+
+
+def test_any_learner_goes_with_any_optimizer(data: DataSet, tmp_path: Path) -> None:
+    tasks = make_tasks(SMALL, data, seed=0)
+    (tmp_path / "mine.py").write_text(OWN)
+    for optimizer in ("GD", "ConGraD"):
+        expected = run(SMALL, tasks, f"{optimizer} mixed", 0, QUICK)
+        for learner in ("mixed-replay", f"{tmp_path}/mine.py:Mine"):
+            played = run(SMALL, tasks, f"{optimizer} {learner}", 0, QUICK)
+            assert (played.accuracy == expected.accuracy).all()
+        for learner in ("a-gem", "gem"):
+            played = run(SMALL, tasks, f"{optimizer} {learner}", 0, QUICK)
+            assert played.final > 0.1 and (played.accuracy != expected.accuracy).any()
+    assert (
+        run(SMALL, tasks, "GD icarl", 0, QUICK).final == run(SMALL, tasks, "iCaRL", 0, QUICK).final
+    )
+
+
+@pytest.mark.usefixtures("at_home")
+def test_a_learner_of_one_s_own_is_shown_beside_the_paper_s(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    method = f"ConGraD {tmp_path}/mine.py:Mine"
+    arguments = ["classic", "run", "disjoint-mnist", "--out", str(tmp_path), "--seeds", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--method", method, "--method", "GD a-gem"])
+    assert done.exit_code == 0, done.output
+    assert not (tmp_path / "disjoint-mnist/tables/differences.md").exists()  # nothing is published
+    done = CliRunner().invoke(app, [*arguments, "--method", method, "--method", "GD mixed"])
+    made = (tmp_path / "disjoint-mnist/tables/accuracy.md").read_text()
+    assert made.index("GD mixed") < made.index("ConGraD Mine")
+    assert "ConGraD" not in (tmp_path / "disjoint-mnist/tables/differences.md").read_text()
+    files = {path.name.rpartition("-")[0] for path in (tmp_path / "runs").iterdir()}
+    assert files == {f"disjoint-mnist-{n}-seed-0" for n in ("gd-mixed", "gd-a-gem", "congrad-mine")}
+    cell = Cell("disjoint-mnist", method, 0)
+    before = experiment._name(cell, QUICK)
+    (tmp_path / "mine.py").write_text(f"{OWN}    step = 2\n")
+    assert experiment._name(cell, QUICK) != before

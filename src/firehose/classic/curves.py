@@ -1,6 +1,7 @@
 """The earlier benchmarks as figures."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from firehose.classic.methods import in_words
 from firehose.classic.showing import Found, games, methods
 from firehose.classic.tasks import BENCHMARKS
 from firehose.figures import (
@@ -18,7 +20,9 @@ from firehose.figures import (
     GRID,
     INK,
     LINE,
+    MUTED,
     PURPLE,
+    SKY,
     VERMILION,
     above,
     blank,
@@ -34,6 +38,7 @@ COLOURS = {
     "replay": GREEN,
     "mixed": BLUE,
 }
+OTHERS = (INK, SKY, MUTED)  # of learners that are not in the paper's table
 DEEPEST = 0.6  # how much of its colour a cell with all pictures named rightly has
 MARKS = (BLUE, VERMILION, GREEN, PURPLE)  # of benchmarks
 
@@ -45,10 +50,9 @@ def through_time(found: Found, name: str) -> Figure:
     axes = figure.add_subplot()
     played = methods(found)
     handles = []
-    for method in played:
+    for method, (colour, line) in zip(played, _looks(played), strict=True):
         first, *_ = each = games(found, name, method)
         mean = np.mean([game.accuracy.mean(1) for game in each], 0)
-        colour, line = _look(method)
         handles += axes.plot(first.seen, 100 * mean, color=colour, linestyle=line)
     for end in first.seen[first.ends][:-1]:
         axes.axvline(end, color=GRID, linewidth=0.8, zorder=0)
@@ -56,7 +60,7 @@ def through_time(found: Found, name: str) -> Figure:
     axes.set_xlabel("pictures seen")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     axes.grid(axis="y")
-    above(axes, played, handles, INK, columns=4, length=1.5)
+    above(axes, list(map(in_words, played)), handles, INK, columns=4, length=1.5)
     return figure
 
 
@@ -77,7 +81,7 @@ def by_task(found: Found, name: str) -> Figure:
     axes.imshow(shades, aspect="auto", interpolation="nearest")
     for (row, task), value in np.ndenumerate(rows):
         axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center", color=INK)
-    axes.set_yticks(range(len(played)), played)
+    axes.set_yticks(range(len(played)), map(in_words, played))
     axes.set_xticks(range(rows.shape[1]), [str(task + 1) for task in range(rows.shape[1])])
     axes.set_xlabel("task, in the order of the stream")
     axes.tick_params(length=0, labelcolor=INK)
@@ -105,7 +109,7 @@ def transfer(found: Found, names: Sequence[str]) -> Figure:
         axes.margins(x=0.12)
         axes.axvline(0, color=LINE, linewidth=0.8, zorder=0)
         axes.tick_params(axis="y", length=0, labelcolor=INK)
-    panels[0].set_yticks(range(len(played)), played)
+    panels[0].set_yticks(range(len(played)), map(in_words, played))
     panels[0].set_ylim(len(played) - 0.5, -0.5)
     key(panels[0], [(BENCHMARKS[n].title, c) for n, c in zip(names, MARKS, strict=False)], "o")
     panels[0].get_legend().set_in_layout(False)  # it is above both
@@ -113,7 +117,11 @@ def transfer(found: Found, names: Sequence[str]) -> Figure:
     return figure
 
 
-def _look(method: str) -> tuple[str, Any]:
+def _looks(played: Sequence[str]) -> list[tuple[str, Any]]:
     """The colour is the learner's; Online GD is dashed, as in the reports of other games."""
-    first, _, learner = method.partition(" ")
-    return COLOURS[learner or first], DASHED if first == "GD" else "-"
+    parts = [method.partition(" ") for method in played]
+    learners = [learner or first for first, _, learner in parts]
+    others = dict.fromkeys(name for name in learners if name not in COLOURS)
+    colours = COLOURS | dict(zip(others, cycle(OTHERS), strict=False))
+    lines = [DASHED if first == "GD" else "-" for first, *_ in parts]
+    return [(colours[name], line) for name, line in zip(learners, lines, strict=True)]

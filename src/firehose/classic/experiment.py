@@ -14,10 +14,12 @@ import torch
 
 import firehose
 from firehose.classic.files import DataSet, read
-from firehose.classic.run import METHODS, Played, Protocol, run
+from firehose.classic.methods import METHODS, Protocol, in_order, in_words, parse
+from firehose.classic.run import Played, run
 from firehose.classic.tasks import BENCHMARKS, make_tasks
 from firehose.config import refuse_unknown
 from firehose.errors import FirehoseError, Stopped
+from firehose.extensions import checksum
 from firehose.figures import write_whole
 from firehose.learning.game import Broken
 from firehose.machine import cores, machine
@@ -44,7 +46,7 @@ def play_all(
 ) -> dict[Cell, Played]:
     """Play what is not in ``out/runs`` yet, several games at a time."""
     for method in methods:
-        refuse_unknown("method", method, list(METHODS))
+        parse(method)  # or say what is wrong with it
     for name in names:
         refuse_unknown("benchmark", name, list(BENCHMARKS))
         _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
@@ -58,9 +60,8 @@ def play_all(
     cells = [
         Cell(name, method, seed)
         for name in names
-        for method in METHODS
+        for method in in_order(methods)
         for seed in range(seeds)
-        if method in methods
     ]
     files = {cell: folder / f"{_name(cell, protocol)}.json" for cell in cells}
     missing = [cell for cell in cells if not files[cell].is_file()]
@@ -123,8 +124,10 @@ def _data(name: str, folder: Path) -> DataSet:
 
 def _name(cell: Cell, protocol: Protocol) -> str:
     """A file's name from all that can be chosen; the code of another version may find otherwise."""
-    text = json.dumps([cell, BENCHMARKS[cell.benchmark], protocol.public()])
-    method = cell.method.lower().replace(" ", "-")
+    learner, _ = parse(cell.method)
+    own = [checksum(learner, "learner")] if ":" in learner else []
+    text = json.dumps([cell, BENCHMARKS[cell.benchmark], protocol.public(), *own])
+    method = in_words(cell.method).lower().replace(" ", "-")
     key = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{cell.benchmark}-{method}-seed-{cell.seed}-{key}"
 

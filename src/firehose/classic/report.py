@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure as Drawing
 
 from firehose.classic.curves import by_task, through_time, transfer
-from firehose.classic.run import Protocol
+from firehose.classic.methods import Protocol
 from firehose.classic.showing import (
     PUBLISHED,
     Found,
@@ -69,7 +69,7 @@ def _tables(found: Found, names: Sequence[str]) -> dict[str, Table]:
         "forgetting": forgetting(found, names),
         "forward": forward(found, names),
     }
-    if any(name in PUBLISHED for name in names):
+    if any(cell.method in PUBLISHED.get(cell.benchmark, ()) for cell in found):
         tables["differences"] = differences(found, names)
     for name in names:
         tables[f"{name}-time"] = after_tasks(found, name)

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.classic.experiment import Cell
-from firehose.classic.run import METHODS, Played
+from firehose.classic.methods import METHODS, in_order, in_words
+from firehose.classic.run import Played
 from firehose.classic.tasks import BENCHMARKS
 from firehose.tables import Beside, Table, signed
 
@@ -39,8 +40,7 @@ def games(found: Found, name: str, method: str) -> list[Played]:
 
 def methods(found: Found) -> list[str]:
     """Those who played, in the paper's order."""
-    played = {cell.method for cell in found}
-    return [method for method in METHODS if method in played]
+    return in_order(cell.method for cell in found)
 
 
 def finals(found: Found, benchmark: str, method: str) -> NDArray[np.float64]:
@@ -52,10 +52,10 @@ def table(found: Found, names: Sequence[str]) -> Table:
     """The paper's table, ours above the published numbers."""
     rows: list[list[str | Beside]] = []
     for method in methods(found):
-        row: list[str | Beside] = [method]
+        row: list[str | Beside] = [in_words(method)]
         for name in names:
             text = _plus(finals(found, name, method))
-            if name in PUBLISHED:
+            if method in PUBLISHED.get(name, ()):
                 mean, deviation = PUBLISHED[name][method]
                 row.append(Beside(text, f"{mean:.1f} ± {deviation:.1f}"))
             else:
@@ -74,7 +74,7 @@ def differences(found: Found, names: Sequence[str]) -> Table:
     """Every cell against the published one."""
     compared = [name for name in names if name in PUBLISHED]
     rows = []
-    for method in methods(found):
+    for method in filter(METHODS.__contains__, methods(found)):
         row = [method]
         for name in compared:
             mean, deviation = PUBLISHED[name][method]
@@ -117,7 +117,9 @@ def _per_benchmark(
             np.array([100 * measure(played) for played in games(found, name, method)])
             for name in names
         ]
-        rows.append([method, *(_plus(each).replace("-", "\N{MINUS SIGN}") for each in values)])
+        rows.append(
+            [in_words(method), *(_plus(each).replace("-", "\N{MINUS SIGN}") for each in values)]
+        )
     return Table(["", *(BENCHMARKS[name].title for name in names)], rows, title)
 
 
@@ -127,6 +129,6 @@ def _per_task(
     rows = []
     for method in methods(found):
         means = np.mean([measure(played) for played in games(found, name, method)], 0)
-        rows.append([method, *(f"{100 * value:.1f}" for value in means)])
+        rows.append([in_words(method), *(f"{100 * value:.1f}" for value in means)])
     heads = ["", *(f"task {task + 1}" for task in range(BENCHMARKS[name].tasks))]
     return Table(heads, rows, title)

@@ -50,25 +50,28 @@ def run_benchmarks(
     seeds: Annotated[int, typer.Option(min=1, help="Each method so many times.")] = 3,
     jobs: Annotated[int | None, typer.Option(min=1, help="Games at a time (cores).")] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help='As "ConGraD mixed"; several times. (all eight)')
+        list[str] | None,
+        typer.Option(help='As "ConGraD mixed"; several times. (the paper\'s eight)'),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Of the protocol: --set memory=500")
     ] = None,
 ) -> None:
-    """Play a benchmark with up to eight methods, and show the result beside the published one.
+    """Play a benchmark with several methods, and show the result beside the published one.
 
     Games are kept in OUT/runs and not played twice; the report goes to OUT/NAME. Stopped or killed,
     the same command goes on.
 
     The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion. The methods:
-    GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed.
+    GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed; or
+    GD or ConGraD with any learner of the game, or with one of your own: `--method "GD a-gem"`,
+    `--method "ConGraD my_file.py:MyLearner"`.
 
     Example: `firehose classic run disjoint-mnist --seeds 3`
     """
     from firehose.classic.experiment import play_all
+    from firehose.classic.methods import METHODS, Protocol
     from firehose.classic.report import write
-    from firehose.classic.run import METHODS, Protocol
     from firehose.classic.showing import PUBLISHED, table
     from firehose.config import overrides
     from firehose.progress import announce

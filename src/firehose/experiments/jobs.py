@@ -1,7 +1,6 @@
 """The runs of experiments as jobs: each known by what it is, so that none is done twice."""
 
 import hashlib
-import inspect
 import json
 import shlex
 import sys
@@ -15,8 +14,8 @@ from firehose.config import merge, read_recipe
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
-from firehose.extensions import load_class
-from firehose.learning.parts import make_learner
+from firehose.extensions import checksum
+from firehose.learning.learners import make_learner
 from firehose.learning.settings import Settings
 from firehose.models.compute import Compute
 
@@ -52,8 +51,7 @@ class Job:
             identity["compute"] = tables["compute"]
         learner = self.settings.play.learner
         if self.kind == "play" and ":" in learner:
-            file = inspect.getfile(load_class(learner, "learner"))
-            identity["learner"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+            identity["learner"] = checksum(learner, "learner")
         return identity
 
     @cached_property
@@ -169,7 +167,9 @@ def make_jobs(
                 seeded = combination | {f"{runs.kind}.seed": seed}
                 settings = _settings(base, seeded, origin)
                 if runs.kind == "play":
-                    make_learner(settings.play)  # or say what is wrong with it
+                    make_learner(
+                        settings.play.learner, settings.play.step_size
+                    )  # or say what is wrong with it
                 jobs.append(Job(runs.kind, settings, corpus, store, start))
     return jobs
 

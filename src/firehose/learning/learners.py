@@ -6,6 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from firehose.batch import Batch
+from firehose.config import nearest
+from firehose.errors import FirehoseError
+from firehose.extensions import load_class
 from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
@@ -108,3 +111,16 @@ LEARNERS: dict[str, Callable[[int], Learner]] = {  # from the posts of a step
     "mixed-replay": MixedReplay,
     "a-gem": AGEM,
 }
+
+
+def make_learner(name: str, step_size: int) -> Learner:
+    """One of the four, or a class of the user's."""
+    if name in LEARNERS:
+        return LEARNERS[name](step_size)
+    if ":" not in name:
+        raise FirehoseError(
+            f"There is no learner {name!r}: {nearest(name, list(LEARNERS))} "
+            "One of your own is FILE.py:Class."
+        )
+    made: Learner = load_class(name, "learner")(step_size)
+    return made

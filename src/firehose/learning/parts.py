@@ -6,15 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from firehose.config import nearest
 from firehose.data.corpus import Corpus
-from firehose.errors import FirehoseError
-from firehose.extensions import load_class
 from firehose.learning import game
 from firehose.learning.buffers import make_buffer
 from firehose.learning.checkpoint import State, part, prefixed, put_weights, weights
 from firehose.learning.game import Round
-from firehose.learning.learners import LEARNERS, Learner
+from firehose.learning.learners import make_learner
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.learning.settings import Playing, Settings
 from firehose.learning.slots import SavedBuffer
@@ -32,7 +29,7 @@ class Game:
         self.adam = Adam(
             model, playing.rate, playing.clip, playing.user_rate, warmup=playing.warmup
         )
-        self.learner = make_learner(playing)
+        self.learner = make_learner(playing.learner, playing.step_size)
         self.memory = make_buffer(playing.memory, longest)
         self.validation = make_buffer(playing.validation, longest)
         self.optimizer = (
@@ -95,16 +92,3 @@ def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = Non
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
     model = begin(settings.model, corpus, start, settings.play.seed)
     return Game(corpus, settings.play, model.move_to(settings.compute.place()))
-
-
-def make_learner(playing: Playing) -> Learner:
-    """One of the four, or a class of the user's."""
-    if playing.learner in LEARNERS:
-        return LEARNERS[playing.learner](playing.step_size)
-    if ":" not in playing.learner:
-        raise FirehoseError(
-            f"There is no learner {playing.learner!r}: {nearest(playing.learner, list(LEARNERS))} "
-            "One of your own is FILE.py:Class."
-        )
-    made: Learner = load_class(playing.learner, "learner")(playing.step_size)
-    return made
