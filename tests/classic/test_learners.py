@@ -80,6 +80,40 @@ def test_gem_bears_gradients_that_are_nearly_the_same(apart: float) -> None:
         assert np.linalg.norm(corrected - other) < 0.2 * np.linalg.norm(other)
 
 
+@given(st.integers(1, 5), st.integers(0, 2**31 - 1))
+@settings(max_examples=60, deadline=None)
+def test_gem_does_not_care_how_long_a_task_s_gradient_is(tasks: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    past, present = generator.normal(size=(tasks, 50)), generator.normal(size=50)
+    present -= past.sum(0)
+    scales = 10.0 ** generator.uniform(-4, 4, (tasks, 1))
+    expected, found = (
+        present + weights(each @ each.T, each @ present, 0.0) @ each
+        for each in (past, scales * past)
+    )
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.integers(1, 5), st.integers(0, 2**31 - 1), st.sampled_from([0.0, 0.5]))
+@settings(max_examples=60, deadline=None)
+def test_gem_is_never_further_than_the_margin_alone_would_take_it(
+    tasks: int, seed: int, margin: float
+) -> None:
+    generator = np.random.default_rng(seed)
+    past = generator.normal(size=(tasks, 50)) + generator.normal(size=50)
+    past *= 10.0 ** generator.uniform(-4, 2, (tasks, 1))
+    past, present = past.astype(np.float32), generator.normal(size=50).astype(np.float32)
+    between, conflict = (past @ past.T).astype(float), (past @ present).astype(float)
+    corrected = present + weights(between, conflict, margin) @ past
+    most = np.linalg.norm(present + margin * past.sum(0))
+    assert np.linalg.norm(corrected) <= most * 1.001 + 1e-3
+
+
+def test_a_task_whose_gradient_is_zero_asks_for_nothing() -> None:
+    between, conflict = np.diag([0.0, 2.0]), np.array([0.0, -3.0])
+    assert weights(between, conflict, 0.0) == pytest.approx([0.0, 1.5])
+
+
 def test_with_one_earlier_task_and_no_margin_gem_is_a_gem() -> None:
     conflict, own = -3.0, 2.0
     assert weights(np.array([[own]]), np.array([conflict]), 0.0) == pytest.approx(1.5)

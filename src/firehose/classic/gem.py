@@ -10,7 +10,8 @@ from firehose.learning.slots import Buffer
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 
-ROUNDING = 1e-6  # of the largest: gradients are float32
+ROUNDING = 1e-6  # of a cosine between gradients: they are float32
+TINY = 1e-30  # the square of a gradient's length that stands for none
 
 
 class GEM:
@@ -55,13 +56,15 @@ def weights(
     """How much of each task's gradient to add: the v ≥ margin that minimizes ½ vᵀPv + qᵀv.
 
     ``between`` is P, the inner products of the tasks' gradients, ``conflict`` is q, those with the
-    present one. With P = RᵀR it is a non-negative least squares problem in v − margin. Directions
-    in which P is nothing but rounding are left out: q has no part in them.
+    present one. A task that is well known has a gradient that is a thousandth of another's, so all
+    are made of the same length first: P becomes C = RᵀR, the cosines between tasks, and what is
+    left is a non-negative least squares problem in (v − margin) · length.
     """
-    sizes, directions = np.linalg.eigh(between)
-    known = sizes > ROUNDING * max(sizes[-1], 0.0)
-    root = np.sqrt(sizes[known])[:, None] * directions[:, known].T
-    shifted = conflict + margin * between.sum(1)
-    beyond, _ = nnls(root, -(directions[:, known].T @ shifted) / np.sqrt(sizes[known]))
-    total: NDArray[np.float64] = beyond + margin
+    lengths = np.sqrt(np.maximum(np.diag(between), TINY))
+    sizes, directions = np.linalg.eigh(between / np.outer(lengths, lengths))
+    scales = np.sqrt(np.maximum(sizes, ROUNDING))
+    root = scales[:, None] * directions.T
+    wanted = -(directions.T @ (conflict / lengths)) / scales
+    beyond, _ = nnls(root, wanted - root @ (margin * lengths))
+    total: NDArray[np.float64] = beyond / lengths + margin
     return total
