@@ -27,7 +27,7 @@ from firehose.classic.showing import (
     on_tasks,
     table,
 )
-from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, make_tasks
+from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, Order, make_tasks
 from firehose.cli.app import app
 from firehose.errors import FirehoseError, Stopped
 from firehose.learning.optimizers import ConGraD, OnlineGD
@@ -76,6 +76,21 @@ def test_permuted_tasks_are_the_same_for_every_seed_and_the_first_is_plain(data:
         assert np.sort(shuffled[:, :-1]).tolist() == np.sort(plain[:, :-1]).tolist()
     assert one.test[1].tokens.tolist() != one.test[2].tokens.tolist()
     assert one.train[0].tokens.tolist() != two.train[0].tokens.tolist()
+
+
+@pytest.mark.parametrize("benchmark", [SMALL, PERMUTED])
+def test_tasks_can_come_in_random_order(data: DataSet, benchmark: Benchmark) -> None:
+    def tests(seed: int, order: Order) -> list[bytes]:
+        made = make_tasks(benchmark, data, seed, order)
+        for task, (seen, held_out) in enumerate(zip(made.train, made.test, strict=True)):
+            assert set(seen.user.tolist()) == set(held_out.user.tolist()) == {task}
+            assert set(named(seen).tolist()) <= set(named(held_out).tolist())
+        return [posts.tokens.tobytes() for posts in made.test]
+
+    fixed, *shuffled = tests(0, "fixed"), *(tests(seed, "random") for seed in range(6))
+    assert fixed == tests(5, "fixed") and shuffled[0] == tests(0, "random")
+    assert all(sorted(each) == sorted(fixed) for each in shuffled)
+    assert len(set(map(tuple, shuffled))) > 2
 
 
 def test_a_stream_goes_task_by_task(data: DataSet) -> None:

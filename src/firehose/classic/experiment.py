@@ -94,7 +94,7 @@ def _games(
 
 def _play(cell: Cell, data: Path, protocol: Protocol) -> dict[str, Any]:
     benchmark = BENCHMARKS[cell.benchmark]
-    tasks = make_tasks(benchmark, _data(benchmark.data, data), cell.seed)
+    tasks = make_tasks(benchmark, _data(benchmark.data, data), cell.seed, protocol.order)
     try:
         played = run(benchmark, tasks, cell.method, cell.seed, protocol)
     except (Broken, NotFinite):

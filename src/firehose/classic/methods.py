@@ -11,7 +11,7 @@ from firehose.batch import Batch
 from firehose.classic.files import CLASSES
 from firehose.classic.gem import GEM
 from firehose.classic.icarl import Exemplars, ICaRL
-from firehose.classic.tasks import Benchmark, Tasks
+from firehose.classic.tasks import Benchmark, Order, Tasks
 from firehose.config import Section, nearest
 from firehose.errors import FirehoseError
 from firehose.experiments.naming import name_of
@@ -74,6 +74,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
 class Protocol(Section):
     """What is the same for all methods; what the paper leaves open is chosen here."""
 
+    order: Order = "fixed"  # of tasks: of classes, and the one that is not permuted first
     pixels: Literal["share", "standard"] = "share"  # of 255; or with mean 0 and deviation 1
     weights: Start = "xavier"
     posts: int = Field(default=10, ge=1)  # of a round

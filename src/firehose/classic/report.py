@@ -36,7 +36,7 @@ def write(found: Found, protocol: Protocol, out: Path, command: str) -> Path:
     }
     blocks: list[Block] = [
         Paragraph(
-            f"One pass over the tasks, one after another; {many(seeds, 'seed')}, on "
+            f"One pass over the tasks; {many(seeds, 'seed')}, on "
             f"{machine()['processor']}. The set-up is that of Aljundi et al. (2019); published "
             "numbers are those of the paper, mean ± deviation of 3 runs."
         ),
@@ -105,9 +105,11 @@ def set_up(protocol: Protocol) -> str:
     """How it was played, in words."""
     pixels = {"share": "pixels / 255", "standard": "pixels with mean 0 and deviation 1"}
     weights = {"xavier": "Xavier's initial weights", "torch": "torch's own initial weights"}
+    order = {"fixed": "", "random": ", in random order"}
     rate = "the benchmark's" if protocol.rate is None else f"{protocol.rate:g}"
     return (
-        f"A perceptron with two hidden layers of 100; {pixels[protocol.pixels]}; "
+        f"Tasks one after another{order[protocol.order]}. A perceptron with two hidden layers of "
+        f"100; {pixels[protocol.pixels]}; "
         f"{weights[protocol.weights]}. Plain descent, its rate {rate}, iCaRL's "
         f"{protocol.icarl_pace:g} times that. Batches of {protocol.posts}; steps of "
         f"{protocol.step_size} pictures, half of them remembered with mixed replay, of "

@@ -10,6 +10,8 @@ from firehose.batch import Batch
 from firehose.classic.files import CLASSES, DataSet, Pictures
 from firehose.models.perceptron import Tone
 
+Order = Literal["fixed", "random"]  # of tasks
+
 
 class Benchmark(NamedTuple):
     """A data set, and how it becomes tasks."""
@@ -83,26 +85,29 @@ class Tasks(NamedTuple):
         return int(self.train[0].lengths[0]) - 1
 
 
-def make_tasks(benchmark: Benchmark, data: DataSet, seed: int) -> Tasks:
+def make_tasks(benchmark: Benchmark, data: DataSet, seed: int, order: Order = "fixed") -> Tasks:
     """The tasks; the seed decides which pictures are seen, and in what order.
 
-    The permutations are the same for every seed, and the first task's is none.
+    The permutations are the same for every seed, and the first one's is none. In random order,
+    the seed decides which task comes when.
     """
     generator = np.random.default_rng([seed, 1])
     shuffled = np.random.default_rng(0)
-    pixels, classes = np.arange(data.train.pixels.shape[1]), np.arange(CLASSES)
+    plain, classes = np.arange(data.train.pixels.shape[1]), np.arange(CLASSES)
+    if benchmark.kind == "disjoint":
+        kinds = [(plain, wanted) for wanted in np.split(classes, benchmark.tasks)]
+    else:
+        others = [shuffled.permutation(plain) for _ in range(benchmark.tasks - 1)]
+        kinds = [(places, classes) for places in (plain, *others)]
+    if order == "random":
+        kinds = [kinds[task] for task in np.random.default_rng([seed, 3]).permutation(len(kinds))]
     train: list[Images] = []
     test: list[Images] = []
-    for task in range(benchmark.tasks):
-        order, wanted = pixels, classes
-        if benchmark.kind == "disjoint":
-            wanted = np.split(classes, benchmark.tasks)[task]
-        elif task:
-            order = shuffled.permutation(pixels)
+    for task, (places, wanted) in enumerate(kinds):
         seen, held_out = (np.flatnonzero(np.isin(part.classes, wanted)) for part in data)
         chosen = seen[generator.permutation(len(seen))[: benchmark.samples]]
         for part, rows, posts in ((data.train, chosen, train), (data.test, held_out, test)):
-            pictures = Pictures(part.pixels[rows][:, order], part.classes[rows])
+            pictures = Pictures(part.pixels[rows][:, places], part.classes[rows])
             posts.append(as_posts(pictures, task))
     return Tasks(train, test, data.train.pixels)
 
