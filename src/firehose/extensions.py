@@ -25,15 +25,16 @@ def load_class(place: str, what: str) -> type[Any]:
 
 
 def checksum(place: str, what: str) -> str:
-    """Of the file that a class of the user's is in: what it does may have changed."""
-    file = inspect.getfile(load_class(place, what))
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    """Of the file that a class of the user's is named in: what it does may have changed."""
+    found, (file, _, _) = load_class(place, what), place.rpartition(":")
+    path = Path(file if file.endswith(".py") else inspect.getfile(found))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, TypeError, ValueError):  # or no name of a module at all
         raise FirehoseError(f"There is no module {name!r}.") from None
 
 

@@ -103,6 +103,8 @@ def test_who_is_forgotten_is_gone_and_nobody_else(
     kept = {number: owner for number, owner in before.items() if owner != user}
     assert contents(buffer) == kept
     assert buffer.forget(user) == 0
+    erased = {number for number, owner in before.items() if owner == user} - {0}  # 0 is nobody's
+    assert not erased & set(buffer.state().get("column.time", np.zeros(0)).tolist())
     generator = np.random.default_rng(1)
     first = 1000
     left: Counter[int] = Counter()
@@ -115,9 +117,9 @@ def test_who_is_forgotten_is_gone_and_nobody_else(
 
 @all_buffers
 @settings(max_examples=20, deadline=None)
-@given(sizes=batches, forgotten=st.integers(0, 5), more=batches)
+@given(sizes=batches, forgotten=st.integers(0, 5), user=st.integers(0, 5), more=batches)
 def test_what_is_saved_goes_on_as_if_it_never_was(
-    plan: BufferPlan, sizes: list[list[int]], forgotten: int, more: list[list[int]]
+    plan: BufferPlan, sizes: list[list[int]], forgotten: int, user: int, more: list[list[int]]
 ) -> None:
     buffer, again = make_buffer(plan, LONGEST), make_buffer(plan, LONGEST)
     pushed(buffer, sizes)
@@ -127,10 +129,18 @@ def test_what_is_saved_goes_on_as_if_it_never_was(
     results = []
     for one in (buffer, again):
         generator = np.random.default_rng(5)
+        one.forget(user)
         gone = [one.push(numbered(users, 100), generator).time.tolist() for users in more]
         drawn = one.sample(9, generator).time.tolist() if len(one) else []
         results.append((gone, drawn))
     assert results[0] == results[1]
+
+
+def test_nothing_of_who_is_forgotten_is_saved() -> None:
+    buffer = make_buffer(BufferPlan(per_user=60), LONGEST)
+    pushed(buffer, [[0] * 60 + [1] * 40])  # the last row is not whole
+    assert buffer.forget(0) == 60
+    assert not set(range(1, 60)) & set(buffer.state()["column.time"].tolist())
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,12 +164,13 @@ def test_stratified_holds_the_newest_of_each_user(sizes: list[list[int]]) -> Non
 
 
 @settings(max_examples=60, deadline=None)
-@given(users=st.lists(st.integers(0, 5), max_size=40), reservoir=st.booleans())
+@given(users=st.lists(st.integers(0, 3), min_size=12, max_size=40), reservoir=st.booleans())
 def test_balanced_takes_from_those_who_hold_the_most(users: list[int], reservoir: bool) -> None:
     strategy = "stratified-reservoir" if reservoir else "stratified"
     buffer = make_buffer(BufferPlan.of({"strategy": strategy, "posts": 7}), LONGEST)
     assert isinstance(buffer, Balanced)
     generator = np.random.default_rng(0)
+    losers = set()  # in a reservoir, they exchange posts of their own
     for number, user in enumerate(users):
         before = Counter(contents(buffer).values())
         gone = buffer.push(numbered([user], number), generator)
@@ -167,10 +178,13 @@ def test_balanced_takes_from_those_who_hold_the_most(users: list[int], reservoir
         assert len(buffer) == min(number + 1, 7)
         if number < 7:
             assert not len(gone)
-        elif gone.time.tolist() != [number]:
-            assert before[gone.user[0]] == max(before.values())
-        else:  # not let in: a reservoir, and nobody holds more
-            assert reservoir and before[user] == max(before.values()) and before == after
+            continue
+        (loser,) = gone.user.tolist()
+        is_own = reservoir and user == loser and user in losers
+        assert is_own or before[loser] == max(before.values())
+        assert before + Counter([user]) == after + Counter([loser])
+        assert reservoir or gone.time.tolist() != [number]
+        losers.add(loser)
 
 
 def is_uniform(counts: Any) -> bool:
@@ -194,19 +208,23 @@ def test_a_reservoir_is_uniform_over_all_that_was_pushed(size: int) -> None:
     assert is_uniform(counts)
 
 
-@pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 6}])
-def test_within_a_user_a_stratified_reservoir_is_uniform(limit: dict[str, int]) -> None:
-    counts = np.zeros((2, 20))
+SOME = np.random.default_rng(4).integers(0, 3, 60).tolist()  # three users, as they come
+
+
+@pytest.mark.parametrize("users", [[0, 1] * 20, [0, 1, 2] * 20, [0] * 20 + [1] * 9, SOME])
+@pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 6}, {"posts": 10}])
+def test_within_a_user_a_stratified_reservoir_is_uniform(
+    limit: dict[str, int], users: list[int]
+) -> None:
+    counts = np.zeros(len(users))
     for seed in range(2000):
         plan = BufferPlan(strategy="stratified-reservoir", **limit)
         buffer = make_buffer(plan, LONGEST)
         generator = np.random.default_rng(seed)
-        for first in range(0, 40, 8):
-            buffer.push(numbered([0, 1] * 4, first), generator)
-        for number in buffer.columns.rows["time"][:6].tolist():
-            counts[number % 2, number // 2] += 1
-    assert is_uniform(counts[0])
-    assert is_uniform(counts[1])
+        for first in range(0, len(users), 8):
+            buffer.push(numbered(users[first : first + 8], first), generator)
+        counts[buffer.all().time] += 1
+    assert all(is_uniform(counts[np.array(users) == user]) for user in set(users))
 
 
 @pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 7}])

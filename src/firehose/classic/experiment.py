@@ -45,8 +45,7 @@ def play_all(
     methods: Sequence[str] = tuple(METHODS),
 ) -> dict[Cell, Played]:
     """Play what is not in ``out/runs`` yet, several games at a time."""
-    for method in methods:
-        parse(method)  # or say what is wrong with it
+    chosen = in_order(methods)  # or say what is wrong with them
     for name in names:
         refuse_unknown("benchmark", name, list(BENCHMARKS))
         _data(BENCHMARKS[name].data, Path(data))  # or say what is wrong with it
@@ -58,10 +57,7 @@ def play_all(
             f"{folder} cannot be made: {error.strerror}; choose another --out."
         ) from None
     cells = [
-        Cell(name, method, seed)
-        for name in names
-        for method in in_order(methods)
-        for seed in range(seeds)
+        Cell(name, method, seed) for name in names for method in chosen for seed in range(seeds)
     ]
     files = {cell: folder / f"{_name(cell, protocol)}.json" for cell in cells}
     missing = [cell for cell in cells if not files[cell].is_file()]

@@ -7,6 +7,7 @@ from scipy.optimize import nnls
 from firehose.batch import Batch
 from firehose.learning.learners import draw
 from firehose.learning.slots import Buffer
+from firehose.models.adam import NotFinite
 from firehose.models.gradient import Gradient
 from firehose.models.model import Model
 
@@ -36,6 +37,8 @@ class GEM:
         conflict = np.array([gradient.dot(each) for each in past])
         if (conflict < 0).any():
             between = np.array([[a.dot(b) for b in past] for a in past])
+            if not np.isfinite(between).all():
+                raise NotFinite("gradients of earlier tasks that are too long to be multiplied")
             for each, weight in zip(past, weights(between, conflict, self.margin), strict=True):
                 gradient.add(each, float(weight))
         return gradient

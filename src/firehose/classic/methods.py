@@ -15,7 +15,6 @@ from firehose.classic.tasks import Benchmark, Order, Tasks
 from firehose.config import Section, nearest
 from firehose.errors import FirehoseError
 from firehose.experiments.naming import name_of
-from firehose.extensions import load_class
 from firehose.learning.buffers import make_buffer
 from firehose.learning.learners import LEARNERS, Learner, make_learner
 from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
@@ -44,18 +43,19 @@ def parse(method: str) -> tuple[str, str]:
     optimizer, _, learner = method.partition(" ")
     if method in METHODS:
         return METHODS[method]
-    is_learner = learner in (*LEARNERS, "gem", "icarl") or ":" in learner
-    if optimizer not in OPTIMIZERS or not is_learner:
+    known = (*LEARNERS, "gem", "icarl")
+    if optimizer not in OPTIMIZERS or not (learner in known or ":" in learner):
+        there = [*METHODS, *(f"{first} {second}" for first in OPTIMIZERS for second in known)]
         raise FirehoseError(
-            f"There is no method {method!r}: {nearest(method, list(METHODS))} Others are GD or "
-            "ConGraD with a learner, as 'GD a-gem' or 'ConGraD FILE.py:Class'."
+            f"There is no method {method!r}: {nearest(method, there)} One of your own is "
+            "'GD FILE.py:Class' or 'ConGraD FILE.py:Class'."
         )
     if learner == "icarl" and optimizer == "ConGraD":
         raise FirehoseError(
             "iCaRL needs a task's pictures together, and ConGraD holds some back: use 'iCaRL'."
         )
     if ":" in learner:
-        load_class(learner, "learner")  # or say what is wrong with it
+        make_learner(learner, 2)  # or say what is wrong with it
     return learner, OPTIMIZERS[optimizer]
 
 
@@ -66,9 +66,13 @@ def in_words(method: str) -> str:
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
-    """Each once: the paper's in its order, then others as they come."""
-    named = dict.fromkeys(methods)
-    return [*(name for name in METHODS if name in named), *(n for n in named if n not in METHODS)]
+    """Each once, by the paper's name if it has one; the paper's first, others as they come."""
+    names = {pair: name for name, pair in METHODS.items()}
+    asked = dict.fromkeys(names.get(parse(method), method) for method in methods)
+    words = {in_words(method): method for method in asked}
+    if len(words) < len(asked):
+        raise FirehoseError("Two methods would be called the same; rename one of the classes.")
+    return [*(name for name in METHODS if name in asked), *(n for n in asked if n not in METHODS)]
 
 
 class Protocol(Section):
@@ -121,6 +125,11 @@ def make_parts(
         if optimizer == "congrad"
         else OnlineGD(rule, steps)
     )
+    if name == "icarl" and protocol.memory < CLASSES:
+        raise FirehoseError(
+            f"iCaRL remembers pictures of each of {CLASSES} classes: memory = {protocol.memory} is "
+            f"too little, choose {CLASSES} at least."
+        )
     if name == "icarl":
         exemplars = Exemplars(model, protocol.memory, [len(posts) for posts in tasks.train])
         distilling = ICaRL(protocol.posts, protocol.icarl_strength)

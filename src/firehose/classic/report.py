@@ -82,7 +82,8 @@ def _figures(found: Found, names: Sequence[str]) -> dict[str, tuple[Drawing, str
     figures = {
         "transfer": (
             transfer(found, names),
-            "Forgetting: how far each earlier task has fallen from its best. Forward transfer: "
+            "Forgetting: how far each earlier task has fallen from its best since it was over. "
+            "Forward transfer: "
             "how much better than before any training each task is just before it begins; who has "
             "never seen a task's classes names none of them, and falls below chance.",
         )

@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
     @property
     def forgetting(self) -> float:
-        """How far each earlier task has fallen from its best, on average."""
+        """How far each earlier task has fallen from its best since it was over, on average."""
         best = [self.accuracy[end:, task].max() for task, end in enumerate(self.ends)]
         return float((best - self.accuracy[-1])[:-1].mean())
 
@@ -50,7 +50,7 @@ def run(benchmark: Benchmark, tasks: Tasks, method: str, seed: int, protocol: Pr
     parts = make_parts(benchmark, tasks, method, seed, protocol)
     ends = np.cumsum([len(posts) for posts in tasks.train])
     looks = np.union1d(np.linspace(0, ends[-1], POINTS + 1).astype(int), ends)
-    done, seen, accuracy = 0, [0], [test(parts.classify, tasks)]
+    done, seen, accuracy = 0, [0], [accuracies(parts.classify, tasks)]
     kept, steps, seconds = [], 0, {"test": 0.0}
     generator = np.random.default_rng([seed, 2])
     for played in play(tasks.stream(protocol.posts), *parts[:4], generator):
@@ -62,14 +62,14 @@ def run(benchmark: Benchmark, tasks: Tasks, method: str, seed: int, protocol: Pr
         if ((seen[-1] < looks) & (looks <= done)).any():
             begun = time.perf_counter()
             seen.append(done)
-            accuracy.append(test(parts.classify, tasks))
+            accuracy.append(accuracies(parts.classify, tasks))
             seconds["test"] += time.perf_counter() - begun
     points = np.searchsorted(seen, ends)
     counts = np.bincount(kept).tolist()
     return Played(np.array(seen), np.array(accuracy), points, counts, steps, seconds)
 
 
-def test(classify: Callable[[Batch], NDArray[np.int64]], tasks: Tasks) -> list[float]:
+def accuracies(classify: Callable[[Batch], NDArray[np.int64]], tasks: Tasks) -> list[float]:
     """The share of each task's test pictures that is named rightly."""
     shares = []
     for posts in tasks.test:

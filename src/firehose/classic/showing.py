@@ -87,7 +87,7 @@ def differences(found: Found, names: Sequence[str]) -> Table:
 
 
 def forgetting(found: Found, names: Sequence[str]) -> Table:
-    """How far each earlier task has fallen from its best."""
+    """How far each earlier task has fallen from its best since it was over."""
     return _per_benchmark(found, names, lambda played: played.forgetting, "Forgetting, points")
 
 

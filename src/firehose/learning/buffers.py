@@ -5,6 +5,7 @@ that was not let in: nothing is ever lost by accident. A batch arrives as a whol
 sample costs depends on the posts in it, not on how many users or posts there are.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +49,8 @@ class FIFO:
         self.oldest, self.count = (self.oldest + old) % max(self.ring, 1), self.count - old
         refused, staying = np.split(np.arange(len(batch)), [leaving - old])
         if self.count + len(staying) > self.ring:
-            self._widen(max(self.count + len(staying), 2 * self.ring))
+            ring = max(self.count + len(staying), 2 * self.ring)
+            self._lay(self._slots(0, self.count), ring)
         self.columns.put(self._slots(self.count, len(staying)), batch.select(staying))
         self.count += len(staying)
         return batch.join([gone, batch.select(refused)])
@@ -84,9 +86,6 @@ class FIFO:
 
     def _slots(self, first: int, number: int) -> Slots:
         return self._slot(np.arange(first, first + number))
-
-    def _widen(self, ring: int) -> None:
-        self._lay(self._slots(0, self.count), ring)
 
     def _lay(self, slots: Slots, ring: int) -> None:
         """A ring of this size with the posts of these slots, the oldest first."""
@@ -213,7 +212,7 @@ class Stratified:
         gap, end = (slice(r * self.per_user, (r + 1) * self.per_user) for r in (row, last))
         for rows in self.columns.rows.values():
             moved = rows[end]  # fewer than per_user where the last row was never full
-            rows[gap][: len(moved)] = moved
+            rows[gap][: len(moved)], rows[gap][len(moved) :] = moved, 0
             rows[end] = 0
         self.user_of[row], self.pushed[row] = self.user_of[last], self.pushed[last]
         self.row_of[self.user_of[row]] = row
@@ -254,8 +253,9 @@ class Balanced:
     """A limit in posts, shared by the users as evenly as their posts allow.
 
     When it is full, a post takes the place of one of a user who holds the most: the oldest, or
-    (``reservoir``) a random one. Among the posts of one user that makes a uniform sample, as in
-    class-balancing reservoir sampling (Chrysakis and Moens 2020).
+    (``reservoir``) a random one. Who has lost posts at random then exchanges only posts of one's
+    own, with the probability that keeps them a uniform sample of all (class-balancing reservoir
+    sampling, Chrysakis and Moens 2020).
     """
 
     def __init__(self, plan: BufferPlan, longest: int) -> None:
@@ -264,7 +264,7 @@ class Balanced:
         self.is_reservoir = plan.strategy == "stratified-reservoir"
         self.slots: dict[int, list[int]] = {}  # of each user, the oldest first
         self.pushed: dict[int, int] = {}  # posts of each user so far
-        self.holding: dict[int, Bag] = {}  # users by the number of posts they hold
+        self.holding = defaultdict[int, Bag](Bag)  # users by the number of posts they hold
         self.most = 0  # posts that a user holds
         self.users = Bag()
         self.free: list[int] = []  # slots that a forgotten user left
@@ -334,7 +334,7 @@ class Balanced:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Become what was saved."""
         self.columns.restore(state)
-        self.users, self.holding = Bag(), {}
+        self.users, self.holding = Bag(), defaultdict(Bag)
         ends = np.cumsum(state["held"])
         users = state["users"].tolist()
         lists = [part.tolist() for part in np.split(state["slots"], ends[:-1])]
@@ -342,7 +342,7 @@ class Balanced:
         for user in users:
             self.users.add(user)
         for user in state["bags"].tolist():
-            self.holding.setdefault(len(self.slots[user]), Bag()).add(user)
+            self.holding[len(self.slots[user])].add(user)
         self.pushed = dict(state["pushed"].tolist())
         self.free = state["free"].tolist()
         self.count = len(state["slots"])
@@ -353,9 +353,9 @@ class Balanced:
 
         Three numbers from 0 to 1 decide what is left to chance.
         """
-        is_own = len(self.slots.get(user, ())) == self.most  # makes room for oneself
-        is_refused = self.is_reservoir and whether * self.pushed[user] >= self.most
-        if not self.most or (is_own and is_refused):
+        held, pushed = len(self.slots.get(user, ())), self.pushed[user]
+        is_own = held == self.most or (self.is_reservoir and 0 < held < pushed - 1)
+        if not self.most or (is_own and self.is_reservoir and whether * pushed >= held):
             return -1
         largest = self.holding[self.most].users
         victim = user if is_own else largest[int(who * len(largest))]
@@ -381,7 +381,7 @@ class Balanced:
         else:
             self.users.add(user)
         if now:
-            self.holding.setdefault(now, Bag()).add(user)
+            self.holding[now].add(user)
         else:
             self.users.remove(user)
             del self.slots[user]

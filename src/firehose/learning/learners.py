@@ -122,5 +122,11 @@ def make_learner(name: str, step_size: int) -> Learner:
             f"There is no learner {name!r}: {nearest(name, list(LEARNERS))} "
             "One of your own is FILE.py:Class."
         )
-    made: Learner = load_class(name, "learner")(step_size)
+    found = load_class(name, "learner")
+    if not hasattr(found, "gradient"):
+        raise FirehoseError(f"{name} is not a learner: it has no method gradient.")
+    try:
+        made: Learner = found(step_size)
+    except TypeError as error:
+        raise FirehoseError(f"{name} cannot be made from the posts of a step: {error}.") from error
     return made

@@ -133,13 +133,11 @@ class Perceptron:
 
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""
-        outputs = self._through(self.see(batch))[-1]
-        return float(functional.cross_entropy(outputs, named(batch)))
+        return float(functional.cross_entropy(self.outputs(batch), named(batch)))
 
     def pay(self, batch: Batch) -> Paid:
         """−log p(class) of each picture."""
-        outputs = self._through(self.see(batch))[-1]
-        nats = functional.cross_entropy(outputs, named(batch), reduction="none")
+        nats = functional.cross_entropy(self.outputs(batch), named(batch), reduction="none")
         return Paid(nats.double().numpy(), batch.words)
 
 
