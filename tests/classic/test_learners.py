@@ -16,6 +16,7 @@ from firehose.classic.tasks import as_posts
 from firehose.learning.buffers import make_buffer
 from firehose.learning.learners import OnlineOnly
 from firehose.learning.slots import BufferPlan
+from firehose.models.adam import NotFinite
 from firehose.models.gradient import Gradient
 from firehose.models.perceptron import Perceptron, Tone, named
 from firehose.models.sgd import SGD
@@ -135,6 +136,16 @@ def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
     conflict = before @ reference
     expected = before - min(float(conflict / (reference @ reference)), 0.0) * reference
     assert torch.allclose(flat(gradient), expected, atol=1e-6)
+
+
+def test_gem_says_when_gradients_are_beyond_numbers() -> None:
+    model = Perceptron(PIXELS, 3, (5, 5), seed=1)
+    model.weights.data.mul_(1e10)
+    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
+    generator = np.random.default_rng(0)
+    memory.push(pictures(4, task=0), generator)
+    with pytest.raises(NotFinite, match="too long to be multiplied"):
+        GEM(5).gradient(model, pictures(5, task=1), memory, generator)
 
 
 def test_gem_without_a_past_is_online_only() -> None:
