@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from firehose.batch import Batch
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
-from firehose.classic.files import DataSet
 from firehose.classic.methods import METHODS, Protocol, make_parts
 from firehose.classic.report import write
 from firehose.classic.run import Played, run
@@ -30,24 +29,24 @@ from firehose.cli.app import app
 from firehose.errors import FirehoseError, Stopped
 from firehose.models.perceptron import named
 from firehose.tables import Beside
-from small_pictures import PERMUTED, QUICK, SMALL
+from small_pictures import DATA, PERMUTED, QUICK, SMALL, stay_at_home
 
 
-def test_disjoint_tasks_have_two_classes_each(data: DataSet) -> None:
-    tasks = make_tasks(SMALL, data, seed=0)
+def test_disjoint_tasks_have_two_classes_each() -> None:
+    tasks = make_tasks(SMALL, DATA, seed=0)
     for task in range(5):
         for posts in (tasks.train[task], tasks.test[task]):
             assert set(named(posts).tolist()) == {2 * task, 2 * task + 1}
             assert set(posts.user.tolist()) == {task}
         assert len(tasks.train[task]) == 40 and len(tasks.test[task]) == 40
     rows = {tuple(row) for row in tasks.train[0].tokens.reshape(40, -1).tolist()}
-    everything = np.column_stack([*data.train]).tolist()
+    everything = np.column_stack([*DATA.train]).tolist()
     assert rows <= {tuple(row) for row in everything}
 
 
-def test_permuted_tasks_are_the_same_for_every_seed_and_the_first_is_plain(data: DataSet) -> None:
-    one, two = (make_tasks(PERMUTED, data, seed) for seed in (0, 1))
-    plain = np.column_stack([*data.test])
+def test_permuted_tasks_are_the_same_for_every_seed_and_the_first_is_plain() -> None:
+    one, two = (make_tasks(PERMUTED, DATA, seed) for seed in (0, 1))
+    plain = np.column_stack([*DATA.test])
     assert one.test[0].tokens.tolist() == plain.reshape(-1).tolist()
     for task in range(3):
         assert one.test[task].tokens.tolist() == two.test[task].tokens.tolist()
@@ -58,9 +57,9 @@ def test_permuted_tasks_are_the_same_for_every_seed_and_the_first_is_plain(data:
 
 
 @pytest.mark.parametrize("benchmark", [SMALL, PERMUTED])
-def test_tasks_can_come_in_random_order(data: DataSet, benchmark: Benchmark) -> None:
+def test_tasks_can_come_in_random_order(benchmark: Benchmark) -> None:
     def tests(seed: int, order: Order) -> list[bytes]:
-        made = make_tasks(benchmark, data, seed, order)
+        made = make_tasks(benchmark, DATA, seed, order)
         for task, (seen, held_out) in enumerate(zip(made.train, made.test, strict=True)):
             assert set(seen.user.tolist()) == set(held_out.user.tolist()) == {task}
             assert set(named(seen).tolist()) <= set(named(held_out).tolist())
@@ -72,16 +71,16 @@ def test_tasks_can_come_in_random_order(data: DataSet, benchmark: Benchmark) -> 
     assert len(set(map(tuple, shuffled))) > 2
 
 
-def test_a_stream_goes_task_by_task(data: DataSet) -> None:
-    tasks = make_tasks(SMALL, data, seed=0)
+def test_a_stream_goes_task_by_task() -> None:
+    tasks = make_tasks(SMALL, DATA, seed=0)
     batches = list(tasks.stream(15))
     assert [len(batch) for batch in batches] == [15, 15, 10] * 5
     assert [batch.user[0] for batch in batches] == [n // 3 for n in range(15)]
     assert all(len(set(batch.user.tolist())) == 1 for batch in batches)
 
 
-def test_images_are_posts(data: DataSet) -> None:
-    images = make_tasks(SMALL, data, seed=0).train[2]
+def test_images_are_posts() -> None:
+    images = make_tasks(SMALL, DATA, seed=0).train[2]
     posts = Batch(*(getattr(images, field.name) for field in dataclasses.fields(Batch)))
     some = np.array([7, 0, 7, 3])
     for one, two in (
@@ -98,10 +97,8 @@ def test_images_are_posts(data: DataSet) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("benchmark", [SMALL, PERMUTED], ids=lambda each: each.kind)
-def test_every_method_plays_and_plays_the_same_again(
-    data: DataSet, method: str, benchmark: Benchmark
-) -> None:
-    tasks = make_tasks(benchmark, data, seed=1)
+def test_every_method_plays_and_plays_the_same_again(method: str, benchmark: Benchmark) -> None:
+    tasks = make_tasks(benchmark, DATA, seed=1)
     one, two = (run(benchmark, tasks, method, 1, QUICK) for _ in range(2))
     assert one.accuracy.tolist() == two.accuracy.tolist()
     assert one.accuracy.shape == (len(one.seen), benchmark.tasks)
@@ -112,9 +109,9 @@ def test_every_method_plays_and_plays_the_same_again(
     assert parts.classify(tasks.test[0]).shape == (len(tasks.test[0]),)
 
 
-def test_who_remembers_does_not_forget(data: DataSet) -> None:
+def test_who_remembers_does_not_forget() -> None:
     longer = SMALL._replace(samples=160, rate=0.3)
-    tasks = make_tasks(longer, data, seed=0)
+    tasks = make_tasks(longer, DATA, seed=0)
     found = {method: run(longer, tasks, method, 0, QUICK) for method in METHODS}
     for method in ("GEM", "iCaRL", "GD replay", "GD mixed"):
         assert found[method].final > found["GD online"].final + 0.2, method
@@ -155,6 +152,12 @@ def test_another_protocol_is_another_game(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(BENCHMARKS, "disjoint-mnist", SMALL)
     names.add(experiment._name(cell, QUICK))
     assert len(names) == 5
+
+
+@pytest.fixture
+def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games are small, and played in this process."""
+    stay_at_home(monkeypatch)
 
 
 @pytest.mark.usefixtures("at_home")

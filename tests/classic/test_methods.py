@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
-from firehose.classic.files import DataSet
 from firehose.classic.gem import GEM
 from firehose.classic.icarl import ICaRL
 from firehose.classic.methods import HIDDEN, METHODS, Protocol, in_order, make_parts
@@ -20,7 +19,7 @@ from firehose.errors import FirehoseError
 from firehose.learning.optimizers import ConGraD, OnlineGD
 from firehose.models.perceptron import Perceptron, Tone
 from firehose.models.sgd import SGD
-from small_pictures import QUICK, SMALL
+from small_pictures import DATA, QUICK, SMALL, stay_at_home
 
 OWN = """
 from firehose.learning.learners import MixedReplay
@@ -53,8 +52,8 @@ CHOSEN = Protocol(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parts_are_what_the_protocol_says(data: DataSet, method: str) -> None:
-    tasks = make_tasks(SMALL, data, seed=0)
+def test_parts_are_what_the_protocol_says(method: str) -> None:
+    tasks = make_tasks(SMALL, DATA, seed=0)
     model, learner, optimizer, memory, _ = make_parts(SMALL, tasks, method, 0, CHOSEN)
     alone = ("GEM", "iCaRL", "GD online", "ConGraD online")
     assert getattr(learner, "step_size") == (4 if method in alone else 6)  # noqa: B009
@@ -62,7 +61,7 @@ def test_parts_are_what_the_protocol_says(data: DataSet, method: str) -> None:
     assert optimizer.steps == (2 if method in ("GEM", "GD online") else 3)
     assert isinstance(optimizer.rule, SGD)
     assert optimizer.rule.rate == (0.15 if method == "iCaRL" else 0.3)
-    start = Perceptron(12, 10, HIDDEN, 0, Tone.standard(data.train.pixels), "torch")
+    start = Perceptron(12, 10, HIDDEN, 0, Tone.standard(DATA.train.pixels), "torch")
     assert model.tone == start.tone and model.weights.equal(start.weights)
     generator = np.random.default_rng(0)
     for batch in tasks.stream(CHOSEN.posts):
@@ -76,8 +75,8 @@ def test_parts_are_what_the_protocol_says(data: DataSet, method: str) -> None:
         assert learner.strength == 3
 
 
-def test_a_benchmark_has_its_own_rate(data: DataSet) -> None:
-    tasks = make_tasks(SMALL, data, seed=0)
+def test_a_benchmark_has_its_own_rate() -> None:
+    tasks = make_tasks(SMALL, DATA, seed=0)
     optimizer = make_parts(SMALL, tasks, "GD mixed", 0, Protocol()).optimizer
     assert isinstance(optimizer, OnlineGD) and isinstance(optimizer.rule, SGD)
     assert optimizer.rule.rate == SMALL.rate
@@ -114,6 +113,12 @@ def test_a_method_has_one_name() -> None:
     assert in_order(asked) == ["GEM", "GD mixed", "GD a-gem"]
 
 
+@pytest.fixture
+def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games are small, and played in this process."""
+    stay_at_home(monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("method", "wrong", "sentence"),
     [
@@ -129,8 +134,8 @@ def test_games_that_cannot_be_played_are_told(
         play_all(["disjoint-mnist"], tmp_path, tmp_path, 1, Protocol(**wrong), methods=[method])
 
 
-def test_any_learner_goes_with_any_optimizer(data: DataSet, tmp_path: Path) -> None:
-    tasks = make_tasks(SMALL, data, seed=0)
+def test_any_learner_goes_with_any_optimizer(tmp_path: Path) -> None:
+    tasks = make_tasks(SMALL, DATA, seed=0)
     (tmp_path / "mine.py").write_text(OWN)
     for optimizer in ("GD", "ConGraD"):
         expected = run(SMALL, tasks, f"{optimizer} mixed", 0, QUICK)
