@@ -6,6 +6,8 @@ VALUES = {
     "online-gd": "Online GD",
     "congrad": "ConGraD",
     "a-gem": "A-GEM",
+    "gem": "GEM",
+    "icarl": "iCaRL",
     "online-only": "online only",
     "replay-only": "replay only",
     "mixed-replay": "mixed replay",
