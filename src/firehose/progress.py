@@ -17,6 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from firehose.stopping import check
+
 Item = TypeVar("Item")
 
 console = Console(stderr=True, highlight=False)
@@ -31,6 +33,7 @@ def track(
     """
     with measure(total, doing) as show:
         for number, item in enumerate(items, 1):
+            check()
             yield item
             show(number, note())
 
@@ -72,6 +75,8 @@ def _progress(*columns: ProgressColumn) -> Progress:
 @contextlib.contextmanager
 def _timed(doing: str) -> Iterator[None]:
     begun = time.monotonic()
+    check()
     yield
+    check()
     if console.is_terminal:
         console.print(f"[dim]{doing}: {time.monotonic() - begun:.1f} s[/dim]")
