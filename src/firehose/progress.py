@@ -17,8 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from firehose.stopping import check
-
 Item = TypeVar("Item")
 
 console = Console(stderr=True, highlight=False)
@@ -33,7 +31,6 @@ def track(
     """
     with measure(total, doing) as show:
         for number, item in enumerate(items, 1):
-            check()
             yield item
             show(number, note())
 
@@ -75,8 +72,6 @@ def _progress(*columns: ProgressColumn) -> Progress:
 @contextlib.contextmanager
 def _timed(doing: str) -> Iterator[None]:
     begun = time.monotonic()
-    check()
     yield
-    check()
     if console.is_terminal:
         console.print(f"[dim]{doing}: {time.monotonic() - begun:.1f} s[/dim]")

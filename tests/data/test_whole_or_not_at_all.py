@@ -119,36 +119,6 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing(tmp_path: Path, delay: float)
     assert list((tmp_path / "here").iterdir()) == []
 
 
-DROPPED = """
-import signal, sys, weakref
-from firehose import stopping
-from firehose.progress import announce
-
-class Thing:
-    pass
-
-def collected(_):
-    signal.raise_signal(signal.SIGINT)
-
-stopping.listen()
-thing = Thing()
-reference = weakref.ref(thing, collected)
-del thing  # the interrupt is raised in a callback, and dropped
-try:
-    with announce("work"):
-        print("begun")
-except KeyboardInterrupt:
-    print("stopped")
-"""
-
-
-def test_ctrl_c_is_not_lost_where_python_drops_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DROPPED], capture_output=True, text=True, check=True
-    )
-    assert "Exception ignored" in done.stderr and done.stdout == "stopped\n"
-
-
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
     out = tmp_path / "here" / "corpus"
     posts = write_posts(tmp_path / "posts.jsonl", simple_posts(posts=9))

@@ -8,7 +8,6 @@ import typer
 from typer.exceptions import TyperException
 
 import firehose
-from firehose import stopping
 from firehose.cli import classic, data, experiments, game, models
 from firehose.cli.app import app, show
 from firehose.errors import FirehoseError, Stopped
@@ -31,7 +30,6 @@ def _options(
 
 def main() -> None:
     """Run a command. What the user can mend is one sentence on stderr, and status 1 or 2."""
-    stopping.listen()
     try:
         status = app(standalone_mode=False)
     except Stopped as stopped:

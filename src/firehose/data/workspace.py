@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firehose.errors import FirehoseError
-from firehose.stopping import check
 
 
 @contextlib.contextmanager
@@ -36,7 +35,6 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
         except OSError as error:
             raise FirehoseError(f"Cannot write to {out.parent}: {error.strerror}.") from None
         yield folder
-        check()
         _publish(folder, out, replace)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
