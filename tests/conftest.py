@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"
 # Some virtual machines promise instructions for tiles of bfloat16, and die of them.
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
+# Run in the background, tests would hand on to the commands they start that Ctrl-C is ignored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
