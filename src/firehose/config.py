@@ -105,10 +105,10 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
     return tables
 
 
-def refuse_unknown(kind: str, name: str, known: Sequence[str]) -> None:
-    """Say that there is nothing of this name, and what is meant perhaps."""
+def refuse_unknown(kind: str, name: str, known: Sequence[str], more: str = "") -> None:
+    """Say that there is nothing of this name, what is meant perhaps, and what else there may be."""
     if name not in known:
-        raise FirehoseError(f"There is no {kind} {name!r}: {nearest(name, known)}")
+        raise FirehoseError(f"There is no {kind} {name!r}: {nearest(name, known)} {more}".rstrip())
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from firehose.classic.files import CLASSES
 from firehose.classic.gem import GEM
 from firehose.classic.icarl import Exemplars, ICaRL
 from firehose.classic.tasks import Benchmark, Order, Tasks
-from firehose.config import Section, nearest
+from firehose.config import Section, refuse_unknown
 from firehose.errors import FirehoseError
 from firehose.experiments.naming import name_of
 from firehose.learning.buffers import make_buffer
@@ -46,10 +46,8 @@ def parse(method: str) -> tuple[str, str]:
     known = (*LEARNERS, "gem", "icarl")
     if optimizer not in OPTIMIZERS or not (learner in known or ":" in learner):
         there = [*METHODS, *(f"{first} {second}" for first in OPTIMIZERS for second in known)]
-        raise FirehoseError(
-            f"There is no method {method!r}: {nearest(method, there)} One of your own is "
-            "'GD FILE.py:Class' or 'ConGraD FILE.py:Class'."
-        )
+        own = "One of your own is 'GD FILE.py:Class' or 'ConGraD FILE.py:Class'."
+        refuse_unknown("method", method, there, own)
     if learner == "icarl" and optimizer == "ConGraD":
         raise FirehoseError(
             "iCaRL needs a task's pictures together, and ConGraD holds some back: use 'iCaRL'."

@@ -167,9 +167,8 @@ def make_jobs(
                 seeded = combination | {f"{runs.kind}.seed": seed}
                 settings = _settings(base, seeded, origin)
                 if runs.kind == "play":
-                    make_learner(
-                        settings.play.learner, settings.play.step_size
-                    )  # or say what is wrong with it
+                    play = settings.play
+                    make_learner(play.learner, play.step_size)  # or say what is wrong with it
                 jobs.append(Job(runs.kind, settings, corpus, store, start))
     return jobs
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.config import nearest
+from firehose.config import refuse_unknown
 from firehose.errors import FirehoseError
 from firehose.extensions import load_class
 from firehose.learning.slots import Buffer
@@ -118,10 +118,7 @@ def make_learner(name: str, step_size: int) -> Learner:
     if name in LEARNERS:
         return LEARNERS[name](step_size)
     if ":" not in name:
-        raise FirehoseError(
-            f"There is no learner {name!r}: {nearest(name, list(LEARNERS))} "
-            "One of your own is FILE.py:Class."
-        )
+        refuse_unknown("learner", name, list(LEARNERS), "One of your own is FILE.py:Class.")
     found = load_class(name, "learner")
     if not hasattr(found, "gradient"):
         raise FirehoseError(f"{name} is not a learner: it has no method gradient.")
