@@ -67,8 +67,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
     """Each once, by the paper's name if it has one; the paper's first, others as they come."""
     names = {pair: name for name, pair in METHODS.items()}
     asked = dict.fromkeys(names.get(parse(method), method) for method in methods)
-    words = {in_words(method): method for method in asked}
-    if len(words) < len(asked):
+    if len(set(map(in_words, asked))) < len(asked):
         raise FirehoseError("Two methods would be called the same; rename one of the classes.")
     return [*(name for name in METHODS if name in asked), *(n for n in asked if n not in METHODS)]
 
