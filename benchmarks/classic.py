@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from firehose.classic.files import Pictures
 from firehose.classic.methods import Protocol, make_parts
-from firehose.classic.tasks import BENCHMARKS, Tasks, as_posts
-from firehose.learning.game import play
+from firehose.data.pictures.files import Pictures
+from firehose.data.pictures.tasks import BENCHMARKS, Tasks, as_posts
+from firehose.game.round import play
 
 PIXELS, TASKS, SAMPLES = 784, 5, 2000
 SLICE = 50  # rounds

@@ -16,15 +16,15 @@ import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.learning.buffers import make_buffer
-from firehose.learning.game import play
-from firehose.learning.learners import MixedReplay
-from firehose.learning.optimizers import ConGraD, OnlineGD
-from firehose.learning.settings import make_settings
-from firehose.learning.slots import Buffer, BufferPlan
-from firehose.models.adam import Adam
+from firehose.game.round import play
+from firehose.game.settings import make_settings
+from firehose.methods.buffers.all import make_buffer
+from firehose.methods.buffers.storage import Buffer, BufferPlan
+from firehose.methods.learners.all import MixedReplay
+from firehose.methods.optimizers.all import ConGraD, OnlineGD
 from firehose.models.allocation import keep_memory
 from firehose.models.personal import Personal
+from firehose.optim.adam import Adam
 
 FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
 LAPTOP = make_settings("laptop")

@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from firehose.batch import Batch
-from firehose.models.adam import Adam
 from firehose.models.allocation import keep_memory
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.transformer_xl import sinusoids
 from firehose.models.users import Users
+from firehose.optim.adam import Adam
 
 PLAN = ModelPlan()  # the paper's: 12 × 512, adapters
 PIECES, USERS, POSTS, LONGEST = 32_000, 94_000, 64, 50

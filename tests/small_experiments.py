@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from firehose.experiments.jobs import Job
-from firehose.learning.evaluate import evaluate, write
-from firehose.learning.offline import offline, pretrain
-from firehose.learning.run import play
-from firehose.learning.settings import make_settings
+from firehose.game.evaluate import evaluate, write
+from firehose.game.run import play
+from firehose.game.settings import make_settings
+from firehose.game.training import offline, pretrain
 from small_models import TINY_GAME
 
 TRAINING = ["epochs=1", "posts=8", "rate=0.01", "warmup=2"]

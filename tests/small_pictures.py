@@ -7,9 +7,9 @@ import pytest
 
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell
-from firehose.classic.files import DataSet, Pictures
 from firehose.classic.methods import Protocol
-from firehose.classic.tasks import BENCHMARKS, Benchmark
+from firehose.data.pictures.files import DataSet, Pictures
+from firehose.data.pictures.tasks import BENCHMARKS, Benchmark
 
 SMALL = Benchmark("Small", "mnist", "disjoint", 5, 40, 0.1)
 PERMUTED = SMALL._replace(kind="permuted", tasks=3)

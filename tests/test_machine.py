@@ -5,7 +5,7 @@ import torch
 
 from firehose.experiments.execute import Slot, slots
 from firehose.machine import gpus, machine
-from firehose.models.compute import Compute
+from firehose.models.device import Compute
 
 
 @pytest.fixture

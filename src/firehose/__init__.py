@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from firehose.data.prepare import Execution as Execution
     from firehose.data.prepare import prepare as prepare
     from firehose.data.stats import stats as stats
-    from firehose.data.vocab import Vocabulary as Vocabulary
-    from firehose.demonstration import demo as demo
+    from firehose.data.vocabulary import Vocabulary as Vocabulary
     from firehose.errors import FirehoseError as FirehoseError
     from firehose.experiments.compare import compare as compare
+    from firehose.experiments.demo import demo as demo
     from firehose.experiments.reproduce import reproduce as reproduce
-    from firehose.learning.evaluate import evaluate as evaluate
-    from firehose.learning.offline import offline as offline
-    from firehose.learning.offline import pretrain as pretrain
-    from firehose.learning.parts import make_game as make_game
-    from firehose.learning.run import play as play
-    from firehose.learning.run import resume as resume
-    from firehose.learning.settings import make_settings as make_settings
+    from firehose.game.assembly import make_game as make_game
+    from firehose.game.evaluate import evaluate as evaluate
+    from firehose.game.run import play as play
+    from firehose.game.run import resume as resume
+    from firehose.game.settings import make_settings as make_settings
+    from firehose.game.training import offline as offline
+    from firehose.game.training import pretrain as pretrain
+    from firehose.generation.writing import Sampling as Sampling
+    from firehose.generation.writing import generate as generate
+    from firehose.generation.writing import suggest as suggest
     from firehose.models.published import convert as convert
     from firehose.models.store import Trained as Trained
     from firehose.models.store import load as load
     from firehose.models.store import save as save
-    from firehose.writing import Sampling as Sampling
-    from firehose.writing import generate as generate
-    from firehose.writing import suggest as suggest
 
 __version__ = "0.1.0"
 
@@ -54,25 +54,25 @@ _HOMES = {
     "Execution": "firehose.data.prepare",
     "prepare": "firehose.data.prepare",
     "stats": "firehose.data.stats",
-    "Vocabulary": "firehose.data.vocab",
-    "demo": "firehose.demonstration",
+    "Vocabulary": "firehose.data.vocabulary",
+    "demo": "firehose.experiments.demo",
     "FirehoseError": "firehose.errors",
     "compare": "firehose.experiments.compare",
     "reproduce": "firehose.experiments.reproduce",
-    "evaluate": "firehose.learning.evaluate",
-    "make_settings": "firehose.learning.settings",
-    "offline": "firehose.learning.offline",
-    "pretrain": "firehose.learning.offline",
-    "make_game": "firehose.learning.parts",
-    "play": "firehose.learning.run",
-    "resume": "firehose.learning.run",
+    "evaluate": "firehose.game.evaluate",
+    "make_settings": "firehose.game.settings",
+    "offline": "firehose.game.training",
+    "pretrain": "firehose.game.training",
+    "make_game": "firehose.game.assembly",
+    "play": "firehose.game.run",
+    "resume": "firehose.game.run",
     "convert": "firehose.models.published",
     "Trained": "firehose.models.store",
     "load": "firehose.models.store",
     "save": "firehose.models.store",
-    "Sampling": "firehose.writing",
-    "generate": "firehose.writing",
-    "suggest": "firehose.writing",
+    "Sampling": "firehose.generation.writing",
+    "generate": "firehose.generation.writing",
+    "suggest": "firehose.generation.writing",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 

@@ -24,11 +24,11 @@ from firehose.classic.showing import (
     on_tasks,
     table,
 )
-from firehose.classic.tasks import BENCHMARKS, Benchmark, Images, Order, make_tasks
 from firehose.cli.app import app
+from firehose.data.pictures.tasks import BENCHMARKS, Benchmark, Images, Order, make_tasks
 from firehose.errors import FirehoseError, Stopped
 from firehose.models.perceptron import named
-from firehose.tables import Beside
+from firehose.report.tables import Beside
 from small_pictures import DATA, PERMUTED, QUICK, SMALL, stay_at_home
 
 

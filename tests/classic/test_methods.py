@@ -9,20 +9,20 @@ from typer.testing import CliRunner
 
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
-from firehose.classic.gem import GEM
-from firehose.classic.icarl import ICaRL
 from firehose.classic.methods import HIDDEN, METHODS, Protocol, in_order, make_parts
 from firehose.classic.run import run
-from firehose.classic.tasks import make_tasks
 from firehose.cli.app import app
+from firehose.data.pictures.tasks import make_tasks
 from firehose.errors import FirehoseError
-from firehose.learning.optimizers import ConGraD, OnlineGD
+from firehose.methods.learners.gem import GEM
+from firehose.methods.learners.icarl import ICaRL
+from firehose.methods.optimizers.all import ConGraD, OnlineGD
 from firehose.models.perceptron import Perceptron, Tone
-from firehose.models.sgd import SGD
+from firehose.optim.sgd import SGD
 from small_pictures import DATA, QUICK, SMALL, stay_at_home
 
 OWN = """
-from firehose.learning.learners import MixedReplay
+from firehose.methods.learners.all import MixedReplay
 
 class Mine(MixedReplay):
     pass

@@ -27,8 +27,8 @@ from firehose.data.stats import (
 )
 from firehose.data.stats_figures import FIGURES
 from firehose.errors import FirehoseError
-from firehose.figures import render
-from firehose.tables import Published
+from firehose.report.figures import render
+from firehose.report.tables import Published
 
 DAY = 86_400_000
 

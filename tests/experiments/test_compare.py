@@ -10,9 +10,9 @@ from conftest import prepared, simple_posts
 from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.compare import compare, write
-from firehose.learning.outcome import Outcome
-from firehose.learning.run import play
-from firehose.learning.settings import make_settings
+from firehose.game.outcome import Outcome
+from firehose.game.run import play
+from firehose.game.settings import make_settings
 from small_models import TINY_GAME
 
 

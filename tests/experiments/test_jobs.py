@@ -15,7 +15,7 @@ from firehose.experiments.reproduce import listing, make_schedule
 from small_experiments import RECIPE, tiny_scale
 
 LEARNER = """
-from firehose.learning.learners import OnlineOnly
+from firehose.methods.learners.all import OnlineOnly
 
 class Mine(OnlineOnly):
     pass

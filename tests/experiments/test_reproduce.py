@@ -24,12 +24,12 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import compute, ledger
 from firehose.experiments.report import averaged
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
-from firehose.learning.checkpoint import Checkpoints
-from firehose.learning.evaluate import evaluate
-from firehose.learning.outcome import Outcome
-from firehose.learning.settings import Settings
+from firehose.game.evaluate import evaluate
+from firehose.game.outcome import Outcome
+from firehose.game.settings import Settings
 from firehose.models.store import load
-from firehose.tables import Beside
+from firehose.report.tables import Beside
+from firehose.storage.checkpoints import Checkpoints
 from small_experiments import RECIPE, do, tiny_scale
 
 ALONE = Slot(1, None)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
-from firehose.data.vocab import Vocabulary
+from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.attention import Grid
 from firehose.models.personal import ModelPlan, Personal, predictions

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from conftest import contents, prepared, simple_posts
-from firehose import tensors
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.models.personal import Architecture
 from firehose.models.store import load, save
+from firehose.storage import tensors
 from small_models import awake, batch_of, tiny, trained_on
 
 

@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter
 
 from firehose.classic.methods import in_words
 from firehose.classic.showing import Found, games, methods
-from firehose.classic.tasks import BENCHMARKS
-from firehose.figures import (
+from firehose.data.pictures.tasks import BENCHMARKS
+from firehose.report.figures import (
     AMBER,
     BLUE,
     DASHED,
@@ -26,10 +26,10 @@ from firehose.figures import (
     VERMILION,
     above,
     blank,
-    compact,
     key,
     styled,
 )
+from firehose.report.words import compact
 
 COLOURS = {
     "GEM": PURPLE,

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 
 import firehose
-from firehose.classic.files import DataSet, read
 from firehose.classic.methods import METHODS, Protocol, in_order, in_words, parse
 from firehose.classic.run import Played, run
-from firehose.classic.tasks import BENCHMARKS, make_tasks
 from firehose.config import refuse_unknown
+from firehose.data.pictures.files import DataSet, read
+from firehose.data.pictures.tasks import BENCHMARKS, make_tasks
 from firehose.errors import FirehoseError, Stopped
-from firehose.extensions import checksum
-from firehose.figures import write_whole
-from firehose.learning.game import Broken
+from firehose.game.round import Broken
 from firehose.machine import cores, machine
-from firehose.models.adam import NotFinite
+from firehose.optim.adam import NotFinite
+from firehose.plugins import checksum
 from firehose.progress import track
+from firehose.storage.files import write_whole
 
 
 class Cell(NamedTuple):

@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from firehose.batch import Batch
-from firehose.classic.files import CLASSES
-from firehose.classic.gem import GEM
-from firehose.classic.icarl import Exemplars, ICaRL
-from firehose.classic.tasks import Benchmark, Order, Tasks
 from firehose.config import Section, refuse_unknown
+from firehose.data.pictures.files import CLASSES
+from firehose.data.pictures.tasks import Benchmark, Order, Tasks
 from firehose.errors import FirehoseError
 from firehose.experiments.naming import name_of
-from firehose.learning.buffers import make_buffer
-from firehose.learning.learners import LEARNERS, Learner, make_learner
-from firehose.learning.optimizers import ConGraD, OnlineGD, Optimizer
-from firehose.learning.slots import Buffer, BufferPlan, Strategy
+from firehose.methods.buffers.all import make_buffer
+from firehose.methods.buffers.storage import Buffer, BufferPlan, Strategy
+from firehose.methods.learners.all import LEARNERS, Learner, make_learner
+from firehose.methods.learners.gem import GEM
+from firehose.methods.learners.icarl import Exemplars, ICaRL
+from firehose.methods.optimizers.all import ConGraD, OnlineGD, Optimizer
 from firehose.models.perceptron import Perceptron, Start, Tone
-from firehose.models.sgd import SGD
+from firehose.optim.sgd import SGD
 
 HIDDEN = (100, 100)
 ALONE = ("online-only", "gem")  # learn from the stream's pictures, without remembered ones

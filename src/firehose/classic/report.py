@@ -17,12 +17,14 @@ from firehose.classic.showing import (
     on_tasks,
     table,
 )
-from firehose.classic.tasks import BENCHMARKS
-from firehose.figures import render, save, write_whole
+from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.machine import machine
-from firehose.page import Block, Figure, Heading, Paragraph, many, page
-from firehose.tables import Table
-from firehose.tables import save as save_table
+from firehose.report.figures import render, save
+from firehose.report.page import Block, Figure, Heading, Paragraph, page
+from firehose.report.tables import Table
+from firehose.report.tables import save as save_table
+from firehose.report.words import many
+from firehose.storage.files import write_whole
 
 
 def write(found: Found, protocol: Protocol, out: Path, command: str) -> Path:

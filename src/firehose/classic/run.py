@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.classic.methods import Protocol, make_parts
-from firehose.classic.tasks import Benchmark, Tasks
-from firehose.learning.game import play
+from firehose.data.pictures.tasks import Benchmark, Tasks
+from firehose.game.round import play
 from firehose.models.perceptron import named
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from firehose.classic.experiment import Cell
 from firehose.classic.methods import METHODS, in_order, in_words
 from firehose.classic.run import Played
-from firehose.classic.tasks import BENCHMARKS
-from firehose.tables import Beside, Table, signed
+from firehose.data.pictures.tasks import BENCHMARKS
+from firehose.report.tables import Beside, Table
+from firehose.report.words import signed
 
 PUBLISHED = {  # mean and deviation of 3 runs
     name: dict(zip(METHODS, row, strict=True))

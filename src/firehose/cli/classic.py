@@ -25,8 +25,8 @@ def fetch_data(
 
     Example: `firehose classic fetch --out classic-data --data mnist`
     """
-    from firehose.classic.fetch import fetch
-    from firehose.classic.files import SUMS
+    from firehose.data.pictures.fetch import fetch
+    from firehose.data.pictures.files import SUMS
     from firehose.errors import FirehoseError
 
     problems = []
@@ -75,7 +75,7 @@ def run_benchmarks(
     from firehose.classic.showing import PUBLISHED, table
     from firehose.config import overrides
     from firehose.progress import announce
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
 
     names = list(PUBLISHED) if name == "all" else [name]
     protocol = Protocol.of(overrides(assignments or ()), "the options")

@@ -34,9 +34,9 @@ def demo(
 ) -> None:
     """Simulate a population, play the game on its stream four ways, and compare them."""
     from firehose.data.prepare import Execution
-    from firehose.demonstration import demo
+    from firehose.experiments.demo import demo
     from firehose.models.allocation import keep_memory
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
 
     keep_memory()
     made = demo(out, Execution(workers))
@@ -162,8 +162,8 @@ def check(corpus: CorpusPath) -> None:
 
 def _report(prepared: "Prepared") -> None:
     from firehose.data.stats import cleaning, skipped
-    from firehose.page import many
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
+    from firehose.report.words import many
 
     manifest = prepared.corpora[0].manifest
     show(f"{many(manifest.read, 'record')} read, by {many(manifest.read_users, 'user')}.")

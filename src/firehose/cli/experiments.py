@@ -38,7 +38,7 @@ def _compare(runs: list[Path], out: Path, command: str) -> None:
     from firehose.experiments.compare import compare as read
     from firehose.experiments.compare import write
     from firehose.progress import announce
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
 
     found = read(runs)
     with announce("drawing"):
@@ -75,8 +75,8 @@ def reproduce(
     """
     from firehose.errors import FirehoseError
     from firehose.experiments import reproduce as experiments
-    from firehose.page import many
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
+    from firehose.report.words import many
 
     if name == "list":
         show(terminal(experiments.listing()))

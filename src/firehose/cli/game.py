@@ -8,7 +8,7 @@ import typer
 from firehose.cli.app import Assignments, CorpusPath, Every, Recipe, Replace, app, given, show
 
 if TYPE_CHECKING:
-    from firehose.learning.outcome import Outcome
+    from firehose.game.outcome import Outcome
 
 
 @app.command()
@@ -40,8 +40,8 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose play corpus --from pretrained --recipe laptop --learner a-gem --out run`
     """
-    from firehose.learning.run import play as begin
-    from firehose.learning.settings import make_settings
+    from firehose.game.run import play as begin
+    from firehose.game.settings import make_settings
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -60,7 +60,7 @@ def resume(
     ] = False,
 ) -> None:
     """Go on with a run that was stopped or killed, to the same bits as if it never was."""
-    from firehose.learning.run import resume as go_on
+    from firehose.game.run import resume as go_on
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -68,6 +68,6 @@ def resume(
 
 
 def _report(outcome: "Outcome", run: Path) -> None:
-    from firehose.tables import terminal
+    from firehose.report.tables import terminal
 
     show(*map(terminal, outcome.tables()), f"All of it is in {run / 'result.json'}")

@@ -42,8 +42,8 @@ def pretrain(
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
-    from firehose.learning.offline import pretrain as train
-    from firehose.learning.settings import make_settings
+    from firehose.game.settings import make_settings
+    from firehose.game.training import pretrain as train
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -72,8 +72,8 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
-    from firehose.learning.offline import offline as train
-    from firehose.learning.settings import make_settings
+    from firehose.game.settings import make_settings
+    from firehose.game.training import offline as train
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -103,10 +103,10 @@ def evaluate(
 
     Example: `firehose evaluate oracle corpus --out users.parquet`
     """
-    from firehose.learning.evaluate import evaluate as score
-    from firehose.learning.evaluate import write
-    from firehose.page import many
-    from firehose.tables import terminal
+    from firehose.game.evaluate import evaluate as score
+    from firehose.game.evaluate import write
+    from firehose.report.tables import terminal
+    from firehose.report.words import many
 
     found = score(model, corpus, split, others, seed, device)
     show(terminal(found.table()))
@@ -141,9 +141,9 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose generate oracle --user alice --prompt "fix the" --temperature 0.7 --count 3`
     """
+    from firehose.generation.writing import Sampling
+    from firehose.generation.writing import generate as write
     from firehose.models.store import load
-    from firehose.writing import Sampling
-    from firehose.writing import generate as write
 
     values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
     sampling = Sampling.of(values | {"seed": seed}, "the options")
@@ -164,9 +164,9 @@ def suggest(
 
     Example: `firehose suggest oracle --user alice --prompt "fix the" -k 3`
     """
+    from firehose.generation.writing import suggest as look
     from firehose.models.store import load
-    from firehose.tables import Table, terminal
-    from firehose.writing import suggest as look
+    from firehose.report.tables import Table, terminal
 
     trained = load(model)
     _tell_if_unknown(trained, model, user)
@@ -175,7 +175,7 @@ def suggest(
 
 
 def _tell_if_unknown(trained: "Trained", model: Path, user: str | None) -> None:
-    from firehose.writing import knows
+    from firehose.generation.writing import knows
 
     if user is not None and trained.model.is_personal and not knows(trained, user):
         typer.echo(f"{model} does not know {user}: this is the population's text.", err=True)
@@ -211,7 +211,7 @@ def convert(
 
 
 def _trained(trained: "Trained", out: Path) -> None:
-    from firehose.page import many
+    from firehose.report.words import many
 
     best = min(trained.origin["history"], key=lambda epoch: epoch["validation"])
     users = f"{many(len(trained.model.users), 'user')}; " if trained.model.is_personal else ""

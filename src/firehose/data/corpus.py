@@ -14,7 +14,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,12 +22,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from firehose.batch import Batch, gather
 from firehose.data.post import USER_SPLITS
-from firehose.data.vocab import Vocabulary
+from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
+from firehose.storage.seals import File, Record, refuse_damage
 
 SCHEMA = 1
 SPLITS = (*USER_SPLITS, "pretrain")
@@ -37,12 +38,6 @@ CHECKED_WHEN_OPENED = 256 * 2**20
 
 
 REMEDY = "prepare the corpus again"
-
-
-class Record(BaseModel):
-    """A part of the manifest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Step(Record):
@@ -74,13 +69,6 @@ class VocabularyRecord(Record):
     sot: int
     eot: int
     unknown: int  # pieces that stand for text the vocabulary cannot spell
-
-
-class File(Record):
-    """What a file must be."""
-
-    bytes: int
-    sha256: str
 
 
 class Manifest(Record):
@@ -263,27 +251,6 @@ class Corpus:
 def open_corpus(corpus: Corpus | str | Path) -> Corpus:
     """The corpus itself, or the one at a path."""
     return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
-
-
-def refuse_damage(folder: Path, files: Mapping[str, File], contents: bool, remedy: str) -> None:
-    """Refuse a folder whose files are missing or cut, or (``contents``) altered."""
-    for name, file in files.items():
-        path = folder / name
-        how = ""
-        if not path.is_file():
-            how = f"{name} is missing"
-        elif (size := path.stat().st_size) != file.bytes:
-            how = f"{name} has {size:,} bytes instead of {file.bytes:,}"
-        elif contents and sha256(path) != file.sha256:
-            how = f"{name} does not match its checksum"
-        if how:
-            raise FirehoseError(f"{folder} is damaged: {how}; {remedy}.")
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_manifest(path: Path) -> Manifest:

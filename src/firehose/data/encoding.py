@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import DTypeLike, NDArray
 
-from firehose.data.corpus import SPLITS, File
+from firehose.data.corpus import SPLITS
 from firehose.data.engine import Task
 from firehose.data.settling import PRETRAIN, SAMPLE
-from firehose.data.vocab import Vocabulary
+from firehose.data.vocabulary import Vocabulary
+from firehose.storage.seals import File
 
 
 class Counts(NamedTuple):

@@ -26,24 +26,16 @@ import pyarrow.parquet as pq
 
 import firehose
 from firehose.data import encoding, floor, wordcount
-from firehose.data.corpus import (
-    SPLITS,
-    Corpus,
-    File,
-    Manifest,
-    Step,
-    VocabularyRecord,
-    is_corpus,
-    sha256,
-)
+from firehose.data.corpus import SPLITS, Corpus, Manifest, Step, VocabularyRecord, is_corpus
 from firehose.data.engine import Runner, Task, run
 from firehose.data.plan import Plan
 from firehose.data.reading import parts, read_shard
 from firehose.data.settling import settle_part, steps
-from firehose.data.vocab import MOST_WORDS, Vocabulary
-from firehose.data.workspace import workspace
+from firehose.data.vocabulary import MOST_WORDS, Vocabulary
 from firehose.errors import FirehoseError
 from firehose.progress import announce, track
+from firehose.storage.seals import File, sha256
+from firehose.storage.workspace import workspace
 
 
 class Prepared(NamedTuple):

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
 from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
-from firehose.figures import compact
-from firehose.tables import Published, Table, terminal
+from firehose.report.tables import Published, Table, terminal
+from firehose.report.words import compact
 
 if TYPE_CHECKING:
     import rich.table

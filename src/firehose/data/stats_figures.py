@@ -28,7 +28,7 @@ from firehose.data.stats import (
     skipped,
 )
 from firehose.errors import FirehoseError
-from firehose.figures import (
+from firehose.report.figures import (
     BLUE,
     INK,
     LINE,
@@ -39,18 +39,18 @@ from firehose.figures import (
     VERMILION,
     above,
     blank,
-    compact,
     key,
     log_axis,
     note,
     render,
     save,
     styled,
-    write_whole,
 )
-from firehose.page import Block, Heading, Paragraph, listing, many, page, percent
-from firehose.page import Figure as Picture
-from firehose.tables import Table
+from firehose.report.page import Block, Heading, Paragraph, page
+from firehose.report.page import Figure as Picture
+from firehose.report.tables import Table
+from firehose.report.words import compact, listing, many, percent
+from firehose.storage.files import write_whole
 
 CATEGORIES = {
     "words": "a word",

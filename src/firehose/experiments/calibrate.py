@@ -20,11 +20,11 @@ import numpy as np
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
-from firehose.learning.evaluate import OTHERS
-from firehose.learning.metrics import BUCKETS, EACH
-from firehose.learning.scoring import AT_ONCE
-from firehose.learning.settings import Playing, Settings, Training, make_settings
-from firehose.learning.slots import BufferPlan
+from firehose.game.evaluate import OTHERS
+from firehose.game.metrics import BUCKETS, EACH
+from firehose.game.scoring import AT_ONCE
+from firehose.game.settings import Playing, Settings, Training, make_settings
+from firehose.methods.buffers.storage import BufferPlan
 from firehose.progress import track
 
 REPEATS = 5
@@ -117,8 +117,8 @@ def _room(plan: BufferPlan, job: Job) -> int:
 
 
 def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
-    from firehose.models.adam import Adam
     from firehose.models.personal import Personal
+    from firehose.optim.adam import Adam
 
     model = Personal(settings.model, corpus.vocabulary.size)
     model.move_to(settings.compute.place())

@@ -8,11 +8,13 @@ from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.naming import name_of
-from firehose.figures import save, write_whole
-from firehose.learning.outcome import Outcome
-from firehose.learning.run import read_run
-from firehose.page import Block, Heading, Paragraph, many, page
-from firehose.tables import Table
+from firehose.game.outcome import Outcome
+from firehose.game.run import read_run
+from firehose.report.figures import save
+from firehose.report.page import Block, Heading, Paragraph, page
+from firehose.report.tables import Table
+from firehose.report.words import many
+from firehose.storage.files import write_whole
 
 
 class Played(NamedTuple):

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from firehose.experiments.naming import name_of
-from firehose.figures import (
+from firehose.report.figures import (
     AMBER,
     BLUE,
     DASHED,
@@ -23,12 +23,12 @@ from firehose.figures import (
     VERMILION,
     above,
     blank,
-    compact,
     note,
     render,
     styled,
 )
-from firehose.page import Figure as Picture
+from firehose.report.page import Figure as Picture
+from firehose.report.words import compact
 
 if TYPE_CHECKING:
     from firehose.experiments.compare import Comparison

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
-from firehose.figures import write_whole
-from firehose.learning.account import seen
-from firehose.learning.checkpoint import Checkpoints, Request, stop_requests
-from firehose.learning.settings import Training
+from firehose.game.account import seen
+from firehose.game.settings import Training
+from firehose.interrupts import Request, stop_requests
 from firehose.machine import cores, gpus
 from firehose.progress import measure, say
+from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import write_whole
 
 LOOK = 0.5  # seconds between two looks at the processes
 PATIENCE = 120  # seconds that a process has to write its checkpoint when all is to stop

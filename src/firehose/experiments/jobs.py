@@ -14,10 +14,10 @@ from firehose.config import merge, read_recipe
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
-from firehose.extensions import checksum
-from firehose.learning.learners import make_learner
-from firehose.learning.settings import Settings
-from firehose.models.compute import Compute
+from firehose.game.settings import Settings
+from firehose.methods.learners.all import make_learner
+from firehose.models.device import Compute
+from firehose.plugins import checksum
 
 # Settings that a pretrained model hands on to all that begin with it.
 PRETRAINED = ("model.shape.", "model.longest", "pretrain.", "compute.")

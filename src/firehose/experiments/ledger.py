@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
-from firehose.learning.account import Measure, account
-from firehose.learning.metrics import RESAMPLES
-from firehose.learning.outcome import Outcome
-from firehose.learning.scoring import Costs
-from firehose.learning.settings import Training
+from firehose.game.account import Measure, account
+from firehose.game.metrics import RESAMPLES
+from firehose.game.outcome import Outcome
+from firehose.game.scoring import Costs
+from firehose.game.settings import Training
 from firehose.models.store import read_card
 
 AT_ONCE = 50  # samples of users in memory

@@ -18,15 +18,17 @@ from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
 from firehose.experiments.showing import Checked, check, table
-from firehose.figures import save, write_whole
-from firehose.learning.metrics import Curve, Retention, Slice
-from firehose.learning.outcome import Outcome
-from firehose.learning.run import read_run
+from firehose.game.metrics import Curve, Retention, Slice
+from firehose.game.outcome import Outcome
+from firehose.game.run import read_run
 from firehose.machine import machine
 from firehose.models.store import read_card
-from firehose.page import Block, Heading, Paragraph, many, page
-from firehose.tables import Table, signed
-from firehose.tables import save as save_table
+from firehose.report.figures import save
+from firehose.report.page import Block, Heading, Paragraph, page
+from firehose.report.tables import Table
+from firehose.report.tables import save as save_table
+from firehose.report.words import many, signed
+from firehose.storage.files import write_whole
 
 MEASURED: tuple[Shown, ...] = (
     "online", "validation", "test", "past", "old", "recent", "forgetting", "crossed",

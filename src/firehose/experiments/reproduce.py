@@ -11,11 +11,10 @@ from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import known, read_experiments
 from firehose.experiments.report import Part, write
 from firehose.experiments.showing import refuse_unclear
-from firehose.figures import compact
 from firehose.machine import cores, gpus
-from firehose.page import many
 from firehose.progress import announce
-from firehose.tables import Table
+from firehose.report.tables import Table
+from firehose.report.words import compact, many
 
 
 class Reproduction(NamedTuple):

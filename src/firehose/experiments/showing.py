@@ -10,7 +10,7 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Difference, Group, Value, difference
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import ClaimPlan, Experiment, Selection, Shown, TablePlan
-from firehose.tables import Beside, Cell, Published, Table
+from firehose.report.tables import Beside, Cell, Published, Table
 
 Answer = Literal["yes", "no", "open"]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from firehose.batch import Batch
-from firehose.models.gradient import Gradient
 from firehose.models.users import Users
+from firehose.optim.gradient import Gradient
 
 
 class Paid(NamedTuple):

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from firehose.batch import Batch
-from firehose.models.gradient import Gradient
 from firehose.models.model import Paid
 from firehose.models.users import Users
+from firehose.optim.gradient import Gradient
 
 Start = Literal["xavier", "torch"]  # of the weights; torch: as nn.Linear draws them
 

@@ -13,13 +13,13 @@ from torch.nn import functional
 from firehose.batch import Batch, gather
 from firehose.config import Section
 from firehose.models.attention import Grid
-from firehose.models.compute import Place
+from firehose.models.device import Place
 from firehose.models.dropout import Dropout, Random
-from firehose.models.gradient import Gradient
 from firehose.models.model import Paid
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Taken, Users
+from firehose.optim.gradient import Gradient
 
 Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
 

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from firehose.data.vocab import Vocabulary
-from firehose.data.workspace import refuse_existing
+from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
-from firehose.figures import write_whole
 from firehose.models.personal import Architecture, ModelPlan, Personal
 from firehose.models.store import Trained, load, save
 from firehose.models.transformer_xl import Shape, frequencies
-from firehose.tensors import refuse_not_finite
+from firehose.storage.files import write_whole
+from firehose.storage.tensors import refuse_not_finite
+from firehose.storage.workspace import refuse_existing
 
 RISE = "layers.0.pos_ff.CoreNet.0.weight"
 WORDS, VECTORS = "word_emb.emb_layers.0.weight", "user_emb.emb_layers.0.weight"

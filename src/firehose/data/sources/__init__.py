@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from firehose.config import Section, Texts, nearest
 from firehose.data.post import Post, Skip
 from firehose.errors import FirehoseError
-from firehose.extensions import USERS, brief, load_class
+from firehose.plugins import USERS, brief, load_class
 
 Shard = dict[str, Any]  # plain JSON values, so that it travels to any worker
 

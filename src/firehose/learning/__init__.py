@@ -1,1 +1,0 @@
-"""Training, scoring, and the game."""

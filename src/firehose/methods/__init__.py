@@ -1,0 +1,1 @@
+"""Learners, optimizers and buffers: one file a method."""

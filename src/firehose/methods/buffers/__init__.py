@@ -1,0 +1,1 @@
+"""Buffers: one file a method."""

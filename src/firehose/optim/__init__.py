@@ -1,0 +1,1 @@
+"""How weights move: gradients, and the rules that follow them."""

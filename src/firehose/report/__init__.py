@@ -1,0 +1,1 @@
+"""Figures, tables, pages and words for numbers: one look for everything."""

@@ -1,0 +1,40 @@
+"""Numbers in words: 1.2K, +3.4, “2 posts”, 12 %."""
+
+from collections.abc import Sequence
+
+
+def compact(number: float, places: int = 1, trim: bool = True) -> str:
+    """950, 1.2K, 10K, 3.4M: short enough for an axis or a label."""
+    if round(abs(number) / 1e3, places) >= 1000:  # 999,960 is 1M, not 1000K
+        unit, text = "M", f"{number / 1e6:.{places}f}"
+    elif round(abs(number)) >= 1000:
+        unit, text = "K", f"{number / 1e3:.{places}f}"
+    else:
+        unit, text = "", f"{number:.{places}f}" if number % 1 else f"{number:.0f}"
+    if trim and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.replace("-", "\N{MINUS SIGN}") + unit
+
+
+def signed(number: float) -> str:
+    """A difference, with its sign."""
+    return f"{number:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def many(count: int, what: str) -> str:
+    """“1 post”, “2 posts”."""
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
+def percent(part: int, whole: int) -> str:
+    """In percent, and never 0 or 100 unless it is."""
+    hundredths = 100 * part / max(whole, 1)
+    if hundredths > 99 and part < whole:
+        return f"{min(hundredths, 99.9):.1f}\N{NO-BREAK SPACE}%"
+    places = ".0f" if hundredths >= 10 or not part else ".2g"
+    return f"{hundredths:{places}}\N{NO-BREAK SPACE}%"
+
+
+def listing(parts: Sequence[str]) -> str:
+    """“a, b and c”."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)

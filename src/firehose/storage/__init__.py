@@ -1,0 +1,1 @@
+"""Files that appear whole, seals that tell whether they are intact, locks, tensors."""

@@ -1,0 +1,257 @@
+"""Buffers: the contract they all keep, and what each promises besides."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firehose.batch import Batch
+from firehose.errors import FirehoseError
+from firehose.methods.buffers.all import Balanced, make_buffer
+from firehose.methods.buffers.storage import Buffer, BufferPlan, rank
+from small_models import batch_of
+
+LONGEST = 4
+PLANS = [
+    BufferPlan.of({"strategy": strategy, limit: size})
+    for strategy in ("fifo", "reservoir", "stratified", "stratified-reservoir")
+    for limit, size in [("posts", 7), ("per_user", 2), ("posts", 0), ("per_user", 0)]
+]
+all_buffers = pytest.mark.parametrize(
+    "plan", PLANS, ids=lambda p: f"{p.strategy}-{'posts' if p.per_user is None else 'per-user'}"
+)
+batches = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=12)
+
+
+def numbered(users: list[int], first: int) -> Batch:
+    """Posts of these users; each carries its number as time, and tokens made of it."""
+    posts = [[1, (first + n) % 50, (first + n) // 50, 2] for n in range(len(users))]
+    made = batch_of(posts, users)
+    return Batch(made.tokens, made.offsets, made.user, first + np.arange(len(users)), made.words)
+
+
+def contents(buffer: Buffer) -> dict[int, int]:
+    """The users of the posts that are held, by post number; found by sampling a lot."""
+    found: dict[int, int] = {}
+    generator = np.random.default_rng(0)
+    while len(found) < len(buffer):
+        drawn = buffer.sample(64, generator)
+        found |= dict(zip(drawn.time.tolist(), drawn.user.tolist(), strict=True))
+    return found
+
+
+def pushed(buffer: Buffer, sizes: list[list[int]], seed: int = 0) -> tuple[Counter[int], int]:
+    """Push batches of users; returns who left, and how many were pushed."""
+    generator = np.random.default_rng(seed)
+    left: Counter[int] = Counter()
+    first = 0
+    for users in sizes:
+        gone = buffer.push(numbered(users, first), generator)
+        left.update(gone.time.tolist())
+        first += len(users)
+    return left, first
+
+
+@all_buffers
+@settings(max_examples=40, deadline=None)
+@given(sizes=batches, seed=st.integers(0, 9))
+def test_nothing_is_lost_and_the_limit_is_kept(
+    plan: BufferPlan, sizes: list[list[int]], seed: int
+) -> None:
+    buffer = make_buffer(plan, LONGEST)
+    left, total = pushed(buffer, sizes, seed)
+    users = [user for part in sizes for user in part]
+    held = contents(buffer)
+    assert Counter(list(held)) + left == Counter(range(total))  # each once, here or gone
+    assert all(users[number] == user for number, user in held.items())
+    most = plan.posts if plan.posts is not None else (plan.per_user or 0) * len(set(users))
+    assert len(held) == len(buffer) <= most
+    if plan.strategy in ("fifo", "reservoir") and plan.posts is not None:
+        assert len(buffer) == min(total, most)
+    if plan.strategy.startswith("stratified") and plan.per_user is not None:
+        expected = {user: min(count, plan.per_user) for user, count in Counter(users).items()}
+        assert Counter(held.values()) == Counter(expected)
+
+
+@all_buffers
+def test_posts_come_out_as_they_went_in_but_cut(plan: BufferPlan) -> None:
+    buffer = make_buffer(plan, LONGEST)
+    post = batch_of([[1, 5, 6, 7, 8, 2], [1, 9, 2]], [3, 3])
+    gone = buffer.push(post, np.random.default_rng(0))
+    if not len(buffer):
+        assert gone.tokens.tolist() == post.tokens.tolist()
+        return
+    drawn = buffer.sample(50, np.random.default_rng(0))
+    texts = {tuple(part) for part in np.split(drawn.tokens, drawn.offsets[1:-1])}
+    assert texts == {(1, 5, 6, 7), (1, 9, 2)}
+    assert set(drawn.words.tolist()) == {6, 3}
+
+
+@all_buffers
+@settings(max_examples=20, deadline=None)
+@given(sizes=batches, user=st.integers(0, 5), more=batches)
+def test_who_is_forgotten_is_gone_and_nobody_else(
+    plan: BufferPlan, sizes: list[list[int]], user: int, more: list[list[int]]
+) -> None:
+    buffer = make_buffer(plan, LONGEST)
+    pushed(buffer, sizes)
+    before = contents(buffer)
+    assert buffer.forget(user) == sum(owner == user for owner in before.values())
+    kept = {number: owner for number, owner in before.items() if owner != user}
+    assert contents(buffer) == kept
+    assert buffer.forget(user) == 0
+    erased = {number for number, owner in before.items() if owner == user} - {0}  # 0 is nobody's
+    assert not erased & set(buffer.state().get("column.time", np.zeros(0)).tolist())
+    generator = np.random.default_rng(1)
+    first = 1000
+    left: Counter[int] = Counter()
+    for users in more:
+        left.update(buffer.push(numbered(users, first), generator).time.tolist())
+        first += len(users)
+    everything = Counter(list(kept)) + Counter(range(1000, first))
+    assert Counter(list(contents(buffer))) + left == everything
+
+
+@all_buffers
+@settings(max_examples=20, deadline=None)
+@given(sizes=batches, forgotten=st.integers(0, 5), user=st.integers(0, 5), more=batches)
+def test_what_is_saved_goes_on_as_if_it_never_was(
+    plan: BufferPlan, sizes: list[list[int]], forgotten: int, user: int, more: list[list[int]]
+) -> None:
+    buffer, again = make_buffer(plan, LONGEST), make_buffer(plan, LONGEST)
+    pushed(buffer, sizes)
+    buffer.forget(forgotten)
+    again.restore({name: array.copy() for name, array in buffer.state().items()})
+    assert len(again) == len(buffer)
+    results = []
+    for one in (buffer, again):
+        generator = np.random.default_rng(5)
+        one.forget(user)
+        gone = [one.push(numbered(users, 100), generator).time.tolist() for users in more]
+        drawn = one.sample(9, generator).time.tolist() if len(one) else []
+        results.append((gone, drawn))
+    assert results[0] == results[1]
+
+
+def test_nothing_of_who_is_forgotten_is_saved() -> None:
+    buffer = make_buffer(BufferPlan(per_user=60), LONGEST)
+    pushed(buffer, [[0] * 60 + [1] * 40])  # the last row is not whole
+    assert buffer.forget(0) == 60
+    assert not set(range(1, 60)) & set(buffer.state()["column.time"].tolist())
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=batches)
+def test_fifo_holds_the_newest(sizes: list[list[int]]) -> None:
+    buffer = make_buffer(BufferPlan(strategy="fifo", posts=7), LONGEST)
+    _, total = pushed(buffer, sizes)
+    assert sorted(contents(buffer)) == list(range(max(0, total - 7), total))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=batches)
+def test_stratified_holds_the_newest_of_each_user(sizes: list[list[int]]) -> None:
+    buffer = make_buffer(BufferPlan(strategy="stratified", per_user=2), LONGEST)
+    pushed(buffer, sizes)
+    expected: dict[int, list[int]] = defaultdict(list)
+    for number, user in enumerate(user for part in sizes for user in part):
+        expected[user].append(number)
+    held = contents(buffer)
+    assert sorted(held) == sorted(n for posts in expected.values() for n in posts[-2:])
+
+
+@settings(max_examples=60, deadline=None)
+@given(users=st.lists(st.integers(0, 3), min_size=12, max_size=40), reservoir=st.booleans())
+def test_balanced_takes_from_those_who_hold_the_most(users: list[int], reservoir: bool) -> None:
+    strategy = "stratified-reservoir" if reservoir else "stratified"
+    buffer = make_buffer(BufferPlan.of({"strategy": strategy, "posts": 7}), LONGEST)
+    assert isinstance(buffer, Balanced)
+    generator = np.random.default_rng(0)
+    losers = set()  # in a reservoir, they exchange posts of their own
+    for number, user in enumerate(users):
+        before = Counter(contents(buffer).values())
+        gone = buffer.push(numbered([user], number), generator)
+        after = Counter(contents(buffer).values())
+        assert len(buffer) == min(number + 1, 7)
+        if number < 7:
+            assert not len(gone)
+            continue
+        (loser,) = gone.user.tolist()
+        is_own = reservoir and user == loser and user in losers
+        assert is_own or before[loser] == max(before.values())
+        assert before + Counter([user]) == after + Counter([loser])
+        assert reservoir or gone.time.tolist() != [number]
+        losers.add(loser)
+
+
+def is_uniform(counts: Any) -> bool:
+    """Whether χ² is what equally likely counts make it, to within four deviations."""
+    found = np.array(counts, float)
+    expected, free = found.mean(), len(found) - 1
+    chi = float(((found - expected) ** 2 / expected).sum())
+    return bool(chi < free + 4 * (2 * free) ** 0.5)
+
+
+@pytest.mark.parametrize("size", [1, 5, 40])
+def test_a_reservoir_is_uniform_over_all_that_was_pushed(size: int) -> None:
+    counts = np.zeros(40)
+    for seed in range(2000):
+        buffer = make_buffer(BufferPlan(strategy="reservoir", posts=8), LONGEST)
+        generator = np.random.default_rng(seed)
+        for first in range(0, 40, size):
+            buffer.push(numbered([0] * min(size, 40 - first), first), generator)
+        counts[buffer.columns.rows["time"][:8]] += 1
+    assert counts.sum() == 2000 * 8
+    assert is_uniform(counts)
+
+
+SOME = np.random.default_rng(4).integers(0, 3, 60).tolist()  # three users, as they come
+
+
+@pytest.mark.parametrize("users", [[0, 1] * 20, [0, 1, 2] * 20, [0] * 20 + [1] * 9, SOME])
+@pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 6}, {"posts": 10}])
+def test_within_a_user_a_stratified_reservoir_is_uniform(
+    limit: dict[str, int], users: list[int]
+) -> None:
+    counts = np.zeros(len(users))
+    for seed in range(2000):
+        plan = BufferPlan(strategy="stratified-reservoir", **limit)
+        buffer = make_buffer(plan, LONGEST)
+        generator = np.random.default_rng(seed)
+        for first in range(0, len(users), 8):
+            buffer.push(numbered(users[first : first + 8], first), generator)
+        counts[buffer.all().time] += 1
+    assert all(is_uniform(counts[np.array(users) == user]) for user in set(users))
+
+
+@pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 7}])
+def test_a_stratified_sample_is_uniform_over_users_then_within(limit: dict[str, int]) -> None:
+    buffer = make_buffer(BufferPlan(strategy="stratified", **limit), LONGEST)
+    buffer.push(numbered([0, 0, 0, 1, 2, 2, 2], 0), np.random.default_rng(0))
+    drawn = buffer.sample(30_000, np.random.default_rng(1))
+    assert is_uniform(list(Counter(drawn.user.tolist()).values()))
+    of_first = Counter(drawn.time[drawn.user == 0].tolist())
+    assert set(of_first) == {0, 1, 2}
+    assert is_uniform(list(of_first.values()))
+
+
+def test_a_pool_s_sample_is_uniform_over_posts() -> None:
+    buffer = make_buffer(BufferPlan(strategy="fifo", posts=9), LONGEST)
+    pushed(buffer, [[0] * 7, [1] * 5])
+    counts = Counter(buffer.sample(30_000, np.random.default_rng(1)).time.tolist())
+    assert is_uniform(list(counts.values()))
+
+
+@pytest.mark.parametrize("limits", [{}, {"posts": 1, "per_user": 1}])
+def test_a_buffer_has_one_limit(limits: dict[str, int]) -> None:
+    with pytest.raises(FirehoseError, match="one limit: give posts, or per_user"):
+        BufferPlan.of(limits)
+
+
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_rank_counts_equals_before(values: list[int]) -> None:
+    expected = [values[:place].count(value) for place, value in enumerate(values)]
+    assert rank(np.array(values, np.int64)).tolist() == expected
