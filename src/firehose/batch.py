@@ -1,22 +1,30 @@
 """A ragged batch of posts as flat arrays: no padding, no list per post."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+Columns = Mapping[str, NDArray[Any]]
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Posts side by side: post ``i`` is ``tokens[offsets[i] : offsets[i + 1]]``."""
+    """Posts side by side: post ``i`` is ``tokens[offsets[i] : offsets[i + 1]]``.
+
+    A method may bring columns of its own, with a row for each post or for each token; they
+    follow the posts through buffers.
+    """
 
     tokens: NDArray[np.unsignedinteger]  # [tokens], each post from <SOT> to <EOT>
     offsets: NDArray[np.int64]  # [posts + 1]
     user: NDArray[np.int32]  # [posts], index into the corpus's users; -1: nobody's
     time: NDArray[np.int64]  # [posts], milliseconds since 1970, UTC
     words: NDArray[np.int32]  # [posts], word-level tokens, <EOT> included
+    per_post: Columns = field(default_factory=dict)  # [posts, …] each
+    per_token: Columns = field(default_factory=dict)  # [tokens, …] each
 
     def __len__(self) -> int:
         return len(self.user)
@@ -26,16 +34,30 @@ class Batch:
         """Tokens of each post."""
         return np.diff(self.offsets)
 
-    def select(self, posts: NDArray[np.integer]) -> Self:
-        """These posts, in this order."""
-        starts = self.offsets[posts]
-        places, offsets = gather(starts, self.offsets[posts + 1] - starts)
-        rest = (self.user[posts], self.time[posts], self.words[posts])
-        return type(self)(self.tokens[places], offsets, *rest)
+    def with_columns(self, per_post: Columns = {}, per_token: Columns = {}) -> Self:  # noqa: B006
+        """The same posts with more columns beside them."""
+        return replace(
+            self,
+            per_post={**self.per_post, **per_post},
+            per_token={**self.per_token, **per_token},
+        )
+
+    def select(self, indices: NDArray[np.integer]) -> Self:
+        """The posts of these indices, in this order."""
+        starts = self.offsets[indices]
+        places, offsets = gather(starts, self.offsets[indices + 1] - starts)
+        rest = (self.user[indices], self.time[indices], self.words[indices])
+        made = type(self)(self.tokens[places], offsets, *rest)
+        if not self.per_post and not self.per_token:
+            return made
+        return made.with_columns(
+            {name: column[indices] for name, column in self.per_post.items()},
+            {name: column[places] for name, column in self.per_token.items()},
+        )
 
     @classmethod
     def join(cls, batches: Sequence[Self]) -> Self:
-        """All posts of several batches, one after another."""
+        """All posts of several batches, with the columns that all of them have."""
         offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
         np.concatenate(
             [batch.offsets[1:] - batch.offsets[:-1] for batch in batches], out=offsets[1:]
@@ -43,30 +65,59 @@ class Batch:
         np.cumsum(offsets, out=offsets)
         columns = zip(*((b.tokens, b.user, b.time, b.words) for b in batches), strict=True)
         tokens, *rest = map(np.concatenate, columns)
-        return cls(tokens, offsets, *rest)
+        joined = cls(tokens, offsets, *rest)
+        if not all(batch.per_post or batch.per_token for batch in batches):
+            return joined
+        return joined.with_columns(
+            _joined([batch.per_post for batch in batches]),
+            _joined([batch.per_token for batch in batches]),
+        )
 
-    def rows(self, longest: int) -> dict[str, NDArray[Any]]:
-        """A row for each post in every column, to be kept in a memory; posts are cut."""
-        lengths = np.minimum(self.lengths, longest)
+    def to_rows(self, max_tokens: int) -> dict[str, NDArray[Any]]:
+        """Every column as an array with a row for each post; posts are cut to ``max_tokens``.
+
+        The names of columns per post begin with ``post.``, those per token with ``token.``.
+        """
+        lengths = np.minimum(self.lengths, max_tokens)
         places, offsets = gather(self.offsets[:-1], lengths)
-        tokens = np.zeros((len(self), longest), self.tokens.dtype)
-        column = np.arange(len(places)) - np.repeat(offsets[:-1], lengths)
-        tokens[np.repeat(np.arange(len(self)), lengths), column] = self.tokens[places]
+        row = np.repeat(np.arange(len(self)), lengths)
+        position = np.arange(len(places)) - np.repeat(offsets[:-1], lengths)
+
+        def padded(column: NDArray[Any]) -> NDArray[Any]:
+            rows = np.zeros((len(self), max_tokens, *column.shape[1:]), column.dtype)
+            rows[row, position] = column[places]
+            return rows
+
         return {
-            "tokens": tokens,
+            "tokens": padded(self.tokens),
             "length": lengths.astype(np.uint16),
             "user": self.user,
             "time": self.time,
             "words": self.words,
+            **{f"post.{name}": column for name, column in self.per_post.items()},
+            **{f"token.{name}": padded(column) for name, column in self.per_token.items()},
         }
 
     @classmethod
-    def of_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
-        """The way back."""
+    def from_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
+        """The batch that ``to_rows`` made rows of."""
         tokens, lengths = rows["tokens"], rows["length"].astype(np.int64)
-        starts = np.arange(len(tokens)) * tokens.shape[1]
-        places, offsets = gather(starts, lengths)
-        return cls(tokens.reshape(-1)[places], offsets, rows["user"], rows["time"], rows["words"])
+        width = tokens.shape[1]
+        places, offsets = gather(np.arange(len(tokens)) * width, lengths)
+        made = cls(tokens.reshape(-1)[places], offsets, rows["user"], rows["time"], rows["words"])
+        per_post = {name[5:]: rows[name] for name in rows if name.startswith("post.")}
+        per_token = {
+            name[6:]: rows[name].reshape(-1, *rows[name].shape[2:])[places]
+            for name in rows
+            if name.startswith("token.")
+        }
+        return made.with_columns(per_post, per_token) if per_post or per_token else made
+
+
+def _joined(tables: Sequence[Columns]) -> dict[str, NDArray[Any]]:
+    """The columns that all tables have, one table after another."""
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    return {name: np.concatenate([table[name] for table in tables]) for name in names}
 
 
 def gather(

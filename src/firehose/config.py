@@ -26,6 +26,8 @@ def _listed(value: Any) -> Any:
 _HERE = Path(__file__).parent
 # Installed, they lie within the package; in a clone, beside it.
 RECIPES = _HERE / "recipes" if (_HERE / "recipes").is_dir() else _HERE.parents[1] / "recipes"
+LEFTOVER = "settings of another kind"  # where a kind was chosen over another, those of the other
+RIVALS = {"posts": "per_user", "per_user": "posts"}  # limits: one that is given replaces the other
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]  # a single one needs no brackets
 
 
@@ -77,14 +79,38 @@ def read_recipe(recipe: str | Path) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the leaves of ``over`` put over it, table by table."""
+    """``base`` with the leaves of ``over`` put over it, table by table.
+
+    A text where a table may stand is the table's kind: ``learner = "a-gem"``. Where the kind
+    changes, the settings of the old one are set aside (see :data:`LEFTOVER`).
+    """
     merged = dict(base)
     for key, value in over.items():
-        below = merged.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            value = merge(below, value)  # noqa: PLW2901
-        merged[key] = value
+        if (rival := RIVALS.get(key)) and rival not in over:
+            merged.pop(rival, None)
+        merged[key] = _merge_value(merged.get(key), value)
     return merged
+
+
+def _merge_value(below: Any, value: Any) -> Any:
+    if isinstance(below, Mapping) and isinstance(value, str):
+        value = {"kind": value}
+    elif isinstance(below, str) and isinstance(value, Mapping):
+        below = {"kind": below}
+    if not (isinstance(below, Mapping) and isinstance(value, Mapping)):
+        return value
+    if "kind" in value and value["kind"] != below.get("kind"):
+        rest = {name: each for name, each in below.items() if name not in ("kind", LEFTOVER)}
+        return {LEFTOVER: {**below.get(LEFTOVER, {}), **rest}, **value}
+    return merge(below, value)
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """The tables that a dotted name and its value spell: ``a.b`` and 1 are ``{a: {b: 1}}``."""
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    tables: dict[str, Any] = value
+    return tables
 
 
 def overrides(assignments: Sequence[str]) -> dict[str, Any]:
@@ -99,9 +125,7 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
             leaf = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             leaf = value.strip()
-        for name in reversed(names):
-            leaf = {name: leaf}
-        tables = merge(tables, leaf)
+        tables = merge(tables, nested(".".join(names), leaf))
     return tables
 
 
@@ -112,7 +136,9 @@ def refuse_unknown(kind: str, name: str, known: Sequence[str], more: str = "") -
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
-    """“; did you mean …?” or the list of what there is, to end a sentence with."""
+    """“did you mean …?” or the list of what there is, to end a sentence with."""
+    if not candidates:
+        return "there is none."
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
@@ -125,7 +151,7 @@ def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> 
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         owner = _owner(section, path[:-1])
-        fields = list(owner.model_fields) if owner else []
+        fields = [field for field in owner.model_fields if field != "kind"] if owner else []
         return f"Unknown key {name!r} in {origin}: {nearest(path[-1], fields)}"
     if first["type"] == "literal_error":
         owner = _owner(section, path[:-1])

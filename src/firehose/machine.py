@@ -1,7 +1,12 @@
 """What there is to compute with, and what results were computed on."""
 
+import ast
+import hashlib
+import io
 import os
 import platform
+import tokenize
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -37,3 +42,43 @@ def _processor() -> str:
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+DECISIVE = (  # modules and packages that decide the numbers of a run
+    "batch.py", "optim", "models", "methods", "data/corpus.py", "data/pictures",
+    "game/assembly.py", "game/round.py", "game/scoring.py", "game/training.py",
+)  # fmt: skip
+
+
+@cache
+def code_version() -> str:
+    """A checksum of the sources that decide the result of a run, without comments and docstrings."""
+    home = Path(__file__).parent
+    found = [home / name for name in DECISIVE]
+    files = [file for each in found for file in ([each] if each.is_file() else each.rglob("*.py"))]
+    parts = hashlib.sha256()
+    for file in sorted(files):
+        parts.update(f"{file.relative_to(home)}\n{_bare(file.read_text(encoding='utf-8'))}".encode())
+    return parts.hexdigest()[:16]
+
+
+def _bare(source: str) -> str:
+    """A module without comments, docstrings and white space: the same for every Python."""
+    docstrings = {
+        (statement.lineno, statement.col_offset)
+        for node in ast.walk(ast.parse(source))
+        for statement in _body(node)
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    kept = (
+        token.string
+        for token in tokens
+        if token.type != tokenize.COMMENT and token.start not in docstrings
+    )
+    return "".join("".join(kept).split())
+
+
+def _body(node: ast.AST) -> list[ast.stmt]:
+    body = getattr(node, "body", [])
+    return body if isinstance(body, list) else []  # that of a lambda is an expression

@@ -1,4 +1,9 @@
-"""Parts of the user's own: a class in a file outside the package, named FILE.py:Class."""
+"""Parts that are chosen by name: found, configured, made; a user's own among them.
+
+A learner, an optimizer, a buffer, an update rule and a source are plug-ins, all alike: a class with
+typed settings, known by its kind. The kind is the name of one that comes with Firehose, or
+``FILE.py:Class`` (or ``module:Class``) for one of the user's own.
+"""
 
 import hashlib
 import importlib
@@ -6,12 +11,93 @@ import importlib.util
 import inspect
 import sys
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from firehose.config import LEFTOVER, Section, nearest
 from firehose.errors import FirehoseError
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
+
+Part = TypeVar("Part")
+
+
+class Choice(Section):
+    """The settings of a plug-in: its kind, and whatever the kind adds."""
+
+    kind: str = ""
+
+
+class Plugin:
+    """A part of a game that is chosen by its kind, and may keep state between rounds.
+
+    ``Settings`` are the typed settings of the kind; what they do not name is refused.
+    """
+
+    Settings: ClassVar[type[Choice]] = Choice
+
+    @classmethod
+    def make(cls, settings: Any, *parts: Any) -> Self:
+        """Create one from its settings and the parts that its constructor takes."""
+        return cls(settings, *parts)
+
+    def state(self) -> dict[str, Any]:
+        """What it keeps between rounds: arrays, tensors, plain values, or tables of these."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+
+
+class Registry(Generic[Part]):
+    """The kinds of one sort of plug-in: those that come with Firehose, and the user's own."""
+
+    def __init__(
+        self, what: str, base: type[Part], built_in: Mapping[str, str], default: str = ""
+    ) -> None:
+        self.what = what  # "learner", for sentences
+        self.base = base
+        self.built_in = dict(built_in)  # kind: module:Class
+        self.default = default
+
+    def find(self, kind: str) -> type[Part]:
+        """The class of a kind; raises FirehoseError if there is none."""
+        place = self.built_in.get(kind, kind)
+        if ":" not in place:
+            raise FirehoseError(
+                f"There is no {self.what} {kind!r}: {nearest(kind, list(self.built_in))} "
+                "One of your own is FILE.py:Class."
+            )
+        found = load_class(place, self.what)
+        if not issubclass(found, self.base):
+            home = f"{self.base.__module__}.{self.base.__name__}"
+            raise FirehoseError(f"{kind} is not a {self.what}: let it inherit from {home}.")
+        return found
+
+    def settings(self, values: Any) -> Any:
+        """Settings of the kind that ``values`` name: a kind alone, or a table with a kind.
+
+        Settings that another kind left in a recipe are kept where this kind has them, too.
+        """
+        if isinstance(values, Choice):
+            return values
+        table = {"kind": values} if isinstance(values, str) else values
+        if not isinstance(table, Mapping):
+            raise FirehoseError(f"{values!r} is no {self.what}; name its kind.")
+        kind = str(table.get("kind") or self.default)
+        found: Any = self.find(kind)
+        section: type[Choice] = found if issubclass(found, Section) else found.Settings
+        leftover = table.get(LEFTOVER, {})
+        known = {name: leftover[name] for name in leftover if name in section.model_fields}
+        own = {name: value for name, value in table.items() if name != LEFTOVER}
+        return section.of(known | own | {"kind": kind}, f"the {self.what} {kind!r}")
+
+    def make(self, settings: Choice, *parts: Any) -> Part:
+        """A plug-in of the kind that the settings name."""
+        found: Any = self.find(settings.kind)
+        made: Part = found.make(settings, *parts)
+        return made
 
 
 def load_class(place: str, what: str) -> type[Any]:
@@ -24,11 +110,24 @@ def load_class(place: str, what: str) -> type[Any]:
     return found
 
 
-def checksum(place: str, what: str) -> str:
-    """Of the file that a class of the user's is named in: what it does may have changed."""
+def source_file(place: str, what: str = "plug-in") -> Path:
+    """The file in which a class of the user's is defined."""
     found, (file, _, _) = load_class(place, what), place.rpartition(":")
-    path = Path(file if file.endswith(".py") else inspect.getfile(found))
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return Path(file if file.endswith(".py") else inspect.getfile(found))
+
+
+def checksum(place: str, what: str = "plug-in") -> str:
+    """The checksum of the file in which a class of the user's is defined."""
+    return hashlib.sha256(source_file(place, what).read_bytes()).hexdigest()
+
+
+def own_kinds(tables: Any) -> list[str]:
+    """The kinds of the user's own that tables of settings name, at any depth."""
+    if not isinstance(tables, Mapping):
+        return []
+    kind = tables.get("kind")
+    found = [kind] if isinstance(kind, str) and ":" in kind else []
+    return found + [own for value in tables.values() for own in own_kinds(value)]
 
 
 def _import(name: str) -> Any:

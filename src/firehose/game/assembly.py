@@ -1,94 +1,97 @@
-"""All parts of a game put together, and the state they are in together."""
+"""A game put together from its settings: all parts, and the state they are in together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 
+from firehose.batch import Batch
 from firehose.data.corpus import Corpus
-from firehose.game import round as game
+from firehose.data.pictures.corpus import PictureCorpus
+from firehose.game import round as rounds
 from firehose.game.round import Round
 from firehose.game.settings import Playing, Settings
-from firehose.methods.buffers.all import make_buffer
-from firehose.methods.buffers.storage import SavedBuffer
-from firehose.methods.learners.all import make_learner
-from firehose.methods.optimizers.all import ConGraD, OnlineGD
-from firehose.models.personal import Personal
-from firehose.models.store import begin, put_weights, weights
-from firehose.optim.adam import Adam
-from firehose.storage.checkpoints import State, part, prefixed
+from firehose.methods.buffers import BUFFERS
+from firehose.methods.learners import LEARNERS
+from firehose.methods.optimizers import OPTIMIZERS
+from firehose.methods.step import Setup
+from firehose.models.model import Model
+from firehose.models.perceptron import Perceptron
+from firehose.models.store import from_pretrained
+from firehose.optim.rule import RULES
 
 
 class Game:
-    """All parts of a game, and the state they are in together."""
+    """All parts of a game, and the state they are in together.
 
-    def __init__(self, corpus: Corpus, playing: Playing, model: Personal) -> None:
-        longest = model.plan.longest
+    ``task_sizes`` are the posts of each task, where tasks come one after another.
+    """
+
+    def __init__(self, model: Model, playing: Playing, task_sizes: tuple[int, ...] = ()) -> None:
+        setup = Setup(model, playing.step_size, playing.steps, model.max_tokens, task_sizes)
         self.model = model
-        self.adam = Adam(
-            model, playing.rate, playing.clip, playing.user_rate, warmup=playing.warmup
-        )
-        self.learner = make_learner(playing.learner, playing.step_size)
-        self.memory = make_buffer(playing.memory, longest)
-        self.validation = make_buffer(playing.validation, longest)
-        self.optimizer = (
-            OnlineGD(self.adam, playing.steps)
-            if playing.optimizer == "online-gd"
-            else ConGraD(
-                self.adam,
-                playing.steps,
-                self.validation,
-                playing.scored,
-                playing.zero,
-                playing.moments,
-            )
-        )
+        self.rule = RULES.make(playing.rule, model)
+        self.learner = LEARNERS.make(playing.learner, setup)
+        self.memory = BUFFERS.make(playing.memory, setup)
+        self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
+        self.learner.refuse(self.memory, self.optimizer)
         self.generator = np.random.default_rng(playing.seed)
-        self.stream = corpus.stream(playing.posts, playing.hours)
         self.played = 0  # rounds
+        self.posts = 0  # that were played
 
-    def rounds(self) -> Iterator[Round]:
-        """The rounds that are left."""
+    def rounds(self, stream: Iterable[Batch]) -> Iterator[Round]:
+        """Play the batches of any stream, one after another."""
         parts = (self.model, self.learner, self.optimizer, self.memory, self.generator)
-        for played in game.play(self.stream, *parts):
+        for played in rounds.play(stream, *parts):
             self.played += 1
+            self.posts += len(played.batch)
             yield played
 
-    def state(self) -> State:
-        """All of it, as it is between two rounds."""
-        tensors = (
-            weights(self.model)
-            | prefixed("adam", self.adam.state())
-            | prefixed("memory", _as_tensors(self.memory))
-            | prefixed("validation", _as_tensors(self.validation))
-        )
-        facts = {
-            "played": self.played,
-            "position": self.stream.position,
-            "generator": self.generator.bit_generator.state,
-            "random": self.model.random.state(),
+    def forget(self, user: int) -> dict[str, int]:
+        """Erase all that is kept of a user; returns how much of what there was."""
+        users = self.model.users
+        return {
+            "remembered posts": self.memory.forget(user),
+            "held-back posts": self.optimizer.forget(user),
+            "vectors": int(users is not None and users.forget(user)),
         }
-        return State(tensors, facts)
 
-    def restore(self, state: State) -> None:
-        """Go on from there."""
-        tensors, facts = state
-        put_weights(self.model, tensors)
-        self.adam.restore(part("adam", tensors))
-        for name, buffer in (("memory", self.memory), ("validation", self.validation)):
-            buffer.restore({key: value.numpy() for key, value in part(name, tensors).items()})
-        self.played = facts["played"]
-        self.stream.seek(facts["position"])
-        self.generator.bit_generator.state = facts["generator"]
-        self.model.random.restore(facts["random"])
+    def state(self) -> dict[str, Any]:
+        """The state of all parts between two rounds."""
+        return {
+            "model": self.model.state(),
+            "rule": self.rule.state(),
+            "learner": self.learner.state(),
+            "optimizer": self.optimizer.state(),
+            "memory": self.memory.state(),
+            "generator": self.generator.bit_generator.state,
+            "played": self.played,
+            "posts": self.posts,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state that ``state`` returned."""
+        for name in ("model", "rule", "learner", "optimizer", "memory"):
+            getattr(self, name).restore(state[name])
+        self.generator.bit_generator.state = state["generator"]
+        self.played, self.posts = state["played"], state["posts"]
 
 
-def _as_tensors(buffer: SavedBuffer) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(np.array(array)) for name, array in buffer.state().items()}
+def make_model(
+    corpus: Corpus | PictureCorpus, settings: Settings, start: str | Path | None = None
+) -> Model:
+    """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
+    seed = settings.play.seed
+    if isinstance(corpus, PictureCorpus):
+        return Perceptron.of_plan(settings.perceptron, corpus, seed)
+    model = from_pretrained(settings.model, corpus, start, seed)
+    return model.move_to(settings.compute.find_device())
 
 
-def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = None) -> Game:
+def make_game(
+    corpus: Corpus | PictureCorpus, settings: Settings, start: str | Path | None = None
+) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    model = begin(settings.model, corpus, start, settings.play.seed)
-    return Game(corpus, settings.play, model.move_to(settings.compute.place()))
+    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
+    return Game(make_model(corpus, settings, start), settings.play, sizes)

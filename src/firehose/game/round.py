@@ -1,4 +1,4 @@
-"""The game: predict, pay, release, descend, remember."""
+"""The round: predict, pay, release, descend, remember."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.methods.buffers.storage import Buffer
-from firehose.methods.learners.all import Learner
-from firehose.methods.optimizers.all import Optimizer, Steps
+from firehose.methods.buffers import Buffer
+from firehose.methods.learners import Learner
+from firehose.methods.optimizers import Optimizer
+from firehose.methods.step import Step, Steps
 from firehose.models.model import Model, Paid
 
 Result = TypeVar("Result")
@@ -26,14 +27,14 @@ class Round(NamedTuple):
 
 
 class Clock:
-    """How long each phase takes, from one to the next."""
+    """Measures how long each phase of a round takes."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.last = time.perf_counter()
 
     def __call__(self, phase: str, result: Result) -> Result:
-        """Take the time of a phase that has just ended with a result."""
+        """Note the time since the last phase; hands the result of the phase on."""
         now = time.perf_counter()
         self.seconds[phase], self.last = now - self.last, now
         return result
@@ -41,13 +42,6 @@ class Clock:
 
 class Broken(ArithmeticError):  # noqa: N818
     """The last round left a model whose predictions cost no finite number."""
-
-
-def sound(paid: Paid) -> Paid:
-    """What was paid, if it can be paid."""
-    if not np.isfinite(paid.nats).all():
-        raise Broken
-    return paid
 
 
 def play(
@@ -58,12 +52,25 @@ def play(
     memory: Buffer,
     generator: np.random.Generator,
 ) -> Iterator[Round]:
-    """Round by round, for as long as the stream lasts."""
+    """Play round by round, for as long as the stream of batches lasts.
+
+    Raises Broken where what a batch costs is not finite, NotFinite where a gradient is not.
+    """
     model.train()
     for batch in stream:  # nature reveals contexts and users
         clock = Clock()
-        paid = clock("pay", sound(model.pay(batch)))  # predict, see the words, and pay at once
+        paid = clock("pay", _finite(model.pay(batch)))  # predict, see the words, and pay at once
         released = clock("admit", optimizer.admit(batch, generator))
-        steps = clock("descend", optimizer.descend(model, learner, released, memory, generator))
-        clock("remember", memory.push(released, generator))
+        step = Step(model, learner, released, memory, generator, optimizer.rule)
+        learner.begin_round(step)
+        steps = clock("descend", optimizer.descend(step))
+        memory.push(learner.to_remember(step), generator)
+        learner.end_round(step, steps)
+        clock("remember", None)
         yield Round(batch, paid, len(released), steps, clock.seconds)
+
+
+def _finite(paid: Paid) -> Paid:
+    if not np.isfinite(paid.nats).all():
+        raise Broken
+    return paid

@@ -1,73 +1,88 @@
-"""A game from its command to its result: logged, checkpointed, resumable to the same bits.
+"""A game or a training in a folder: logged, checkpointed, resumable to the same bits.
 
 ::
 
     run/
-      run.json       what is played: settings, corpus, start
-      rounds.jsonl   a line for each round, as they come
-      paid.f32       what each post of the stream cost when it came, in nats
+      run.json       what is run: kind, settings, corpus, start, code
+      progress.json  how far it is
+      rounds.jsonl   a line for each round of a game (epochs.jsonl: for each epoch of a training)
+      paid.f32       what each post of a game's stream cost when it came, in nats
       checkpoints/   the state of everything, the newest two
-      tensorboard/   the same rounds as curves, if asked for
+      tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
-      validation.f32 test.f32 past.f32   what posts cost the final model
-      result.json    what came of it; rounds.parquet: the rounds as a table
+      *.f32          what held-out posts, and posts of the past, cost the final model
+      result.json    what came of it; it appears last
 """
 
-import contextlib
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import firehose
-from firehose.data.corpus import Corpus, open_corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.account import settle
-from firehose.game.assembly import Game, make_game
-from firehose.game.log import Log
-from firehose.game.outcome import Outcome
+from firehose.game.folder import AnyCorpus, RunCard, make_card, open_corpus_of, read_run, run_settings
 from firehose.game.round import Broken
-from firehose.game.settings import Settings
+from firehose.game.settings import Kind, Settings
 from firehose.interrupts import stop_requests
-from firehose.machine import machine
-from firehose.models.store import WEIGHTS, Trained, read_card, save
-from firehose.optim.adam import NotFinite
-from firehose.progress import say, track
+from firehose.optim.clipping import NotFinite
+from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
 from firehose.storage.files import write_whole
 
-FORMAT, SCHEMA = "firehose run", 1
+PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
 
 
-def play(
-    corpus: Corpus | str | Path,
+class Work(Protocol):
+    """What is done in a run's folder, unit by unit: the rounds of a game, the steps of a training."""
+
+    unit: str  # "round" or "step"
+
+    @property
+    def done(self) -> int:
+        """Units that are done."""
+
+    @property
+    def total(self) -> int:
+        """Units in all."""
+
+    def units(self) -> Iterator[None]:
+        """Do the units that are left; yields after each."""
+
+    def note(self) -> str:
+        """How things stand, in a few words."""
+
+    def flush(self) -> None:
+        """Bring the logs to where the next checkpoint counts on them."""
+
+    def state(self) -> dict[str, Any]:
+        """The state between two units."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; the logs are cut to it."""
+
+    def finish(self) -> Any:
+        """Write the model and the result; returns the result."""
+
+
+def begin(
+    kind: Kind,
+    corpus: AnyCorpus,
     out: str | Path,
-    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    settings: Settings,
     start: str | Path | None = None,
-    checkpoint_every: float = 300,
+    split: str = "train",
     replace: bool = False,
+    checkpoint_every: float = 300,
     tensorboard: bool = False,
-) -> Outcome:
-    """Play a whole stream, beginning with a pretrained model if one is named."""
-    folder, opened = Path(out), open_corpus(corpus)
-    card = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "version": firehose.__version__,
-        "machine": machine(),
-        "place": str(settings.compute.place()),
-        "corpus": str(opened.path.resolve()),
-        "corpus_seal": opened.manifest.seal(),
-        "start": None if start is None else str(Path(start).resolve()),
-        "start_seal": None if start is None else read_card(Path(start)).files[WEIGHTS].sha256,
-        "settings": settings.public(),
-        "checkpoint_every": checkpoint_every,
-        "tensorboard": tensorboard,
-    }
-    run = Run(folder, card, opened, settings)
-    game = run.new_game()  # or say what is wrong with it before anything is written
+) -> Any:
+    """Begin a run in a new folder, and carry it out to its result."""
+    folder = Path(out)
+    card = make_card(
+        folder, kind, corpus, settings, start, split, checkpoint_every, tensorboard
+    )
+    work = make_work(folder, card, corpus, settings, start)  # or say what is wrong before writing
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
@@ -77,126 +92,123 @@ def play(
                 "--out, or add --replace."
             )
         shutil.rmtree(folder)
-    write_whole(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
-    return run.finish(game)
+    # From here on the sizes are the model's, whatever it began with: the start is not needed again.
+    resolved = work.settings.public()
+    card.model_copy(update={"settings": resolved}).write(folder)
+    return _carry_out(folder, card, work, lambda: make_work(folder, card, corpus, work.settings))
 
 
-def resume(run: str | Path, previous: bool = False) -> Outcome:
-    """Go on with a run from its last checkpoint, to the same bits as if it never stopped.
+def resume(
+    run: str | Path, previous: bool = False, corpus: str | Path | None = None
+) -> Any:
+    """Go on with a run from its last checkpoint, to the same bits as if it had never stopped.
 
-    With ``previous``, from the one before it.
+    With ``previous``, from the checkpoint before it. ``corpus`` says where the corpus is now, if it
+    was moved.
     """
     folder = Path(run)
     card = read_run(folder)
     if (folder / "result.json").is_file():
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
-    corpus = Corpus(card["corpus"])
-    if corpus.manifest.seal() != card["corpus_seal"]:
-        raise FirehoseError(f"{corpus.path} is not the corpus that {folder} was begun with.")
-    settings = Settings.of(card["settings"], str(folder / "run.json"))
+    settings = run_settings(folder, card)
+    opened = open_corpus_of(folder, card, settings, corpus)
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
-    going_on = Run(folder, card, corpus, settings)
-    return going_on.finish(going_on.new_game())
+    make = lambda: make_work(folder, card, opened, settings)  # noqa: E731
+    return _carry_out(folder, card, make(), make)
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """``run.json``, or a sentence about what is wrong with it."""
-    file = folder / "run.json"
-    if not file.is_file():
-        what = "does not exist" if not folder.exists() else "is not a run: no run.json in it"
-        raise FirehoseError(f"{folder} {what}; begin one with `firehose play … --out {folder}`.")
-    try:
-        card: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if card["format"] != FORMAT:
-            raise KeyError
-    except (ValueError, KeyError, TypeError):
-        raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
-    if card["schema"] != SCHEMA:
-        raise FirehoseError(
-            f"{folder} has run schema {card['schema']}, this Firehose reads {SCHEMA}; "
-            "play it again."
-        )
-    return card
+def make_work(
+    folder: Path,
+    card: RunCard,
+    corpus: AnyCorpus,
+    settings: Settings,
+    start: str | Path | None = None,
+) -> Any:
+    """The work of a run, before its first unit."""
+    from firehose.game.playing import make_playing
+    from firehose.game.training import Fit
+
+    if card.kind == "play":
+        return make_playing(folder, card, corpus, settings, start)
+    return Fit.make(folder, card, corpus, settings, start)
 
 
-@dataclass
-class Run:
-    """A game in a folder."""
-
-    folder: Path
-    card: dict[str, Any]
-    corpus: Corpus
-    settings: Settings
-
-    def new_game(self) -> Game:
-        """As it is before the first round."""
-        start = self.card["start"]
-        if start and read_card(Path(start)).files[WEIGHTS].sha256 != self.card["start_seal"]:
-            raise FirehoseError(f"{start} is not the model that {self.folder} was begun with.")
-        return make_game(self.corpus, self.settings, start)
-
-    def finish(self, game: Game) -> Outcome:
-        """Play what the last checkpoint leaves of a game, and say what came of it."""
-        checkpoints = Checkpoints(self.folder / "checkpoints")
-        with checkpoints.held():
-            if found := checkpoints.latest():
-                game.restore(found)
-                say(f"Going on after round {game.played:,}.")
-            good = self._play(game, checkpoints)
-            if good is not None:
-                raise self._rescued(good, checkpoints)
-            trained = Trained(
-                game.model.eval(), self.corpus.vocabulary, self.corpus.users, self.card
-            )
-            save(trained, self.folder / "model", replace=True)
-            settle(self.folder, self.corpus, trained.model)
-            outcome = Outcome.of(self.folder, self.corpus)
-            outcome.write(self.folder)
-        return outcome
-
-    def _play(self, game: Game, checkpoints: Checkpoints, until: int | None = None) -> int | None:
-        """All rounds that are left, or until so many are played.
-
-        Where a loss is not a finite number, returns after how many rounds all was still well.
-        """
-        log = Log(self.folder, game.played, game.stream.position, self.card["tensorboard"])
-        written = time.monotonic()
-        with contextlib.closing(log), stop_requests() as request:
-            try:
-                for played in track(game.rounds(), len(game.stream), "playing", log.note):
-                    log.add(game.played, played)
-                    if request.made or time.monotonic() - written >= self.card["checkpoint_every"]:
-                        self._keep(game, log, checkpoints)
-                        written = time.monotonic()
-                    if request.made:
-                        raise Stopped(
-                            f"Stopped after round {game.played:,}; "
-                            f"`firehose resume {self.folder}` goes on from there."
-                        )
-                    if game.played == until:
-                        break
-            except NotFinite:
-                return game.played
-            except Broken:
-                return game.played - 1
-            self._keep(game, log, checkpoints)
-        return None
-
-    def _keep(self, game: Game, log: Log, checkpoints: Checkpoints) -> None:
-        log.flush()
-        checkpoints.write(game.played, game.state())
-
-    def _rescued(self, rounds: int, checkpoints: Checkpoints) -> FirehoseError:
-        """Leave a checkpoint of the last round that was good, by playing up to it once more."""
-        good = max(rounds, 0)
-        checkpoints.drop_after(good)
-        game = self.new_game()
+def _carry_out(folder: Path, card: RunCard, work: Any, again: Callable[[], Any]) -> Any:
+    """Do what the last checkpoint leaves of a run, and finish it."""
+    checkpoints = Checkpoints(folder / "checkpoints")
+    with checkpoints.held():
         if found := checkpoints.latest():
-            game.restore(found)
-        if game.played < good:
-            self._play(game, checkpoints, good)
-        return FirehoseError(
-            f"The loss of round {good + 1:,} is not a finite number; {self.folder / 'checkpoints'} "
-            f"has the state after round {good:,}. Play again with a lower rate (--set play.rate=…)."
-        )
+            work.restore(found)
+            say(f"Going on after {work.unit} {work.done:,}.")
+        else:
+            checkpoints.write(0, work.state())
+        try:
+            _advance(folder, card, work, checkpoints)
+        except (NotFinite, Broken) as error:
+            good = max(work.done - isinstance(error, Broken), 0)
+            raise _rescue(folder, card, again(), checkpoints, good) from None
+        return work.finish()
+
+
+def _advance(
+    folder: Path, card: RunCard, work: Work, checkpoints: Checkpoints, until: int | None = None
+) -> None:
+    """Do the units that are left, or until so many are done, with checkpoints on the way."""
+    saved = shown = time.monotonic()
+    doing = {"play": "playing", "pretrain": "pretraining", "offline": "training"}[card.kind]
+    with measure(work.total, doing) as show, stop_requests() as request:
+        for _ in work.units():
+            now = time.monotonic()
+            show(work.done, work.note())
+            if now - shown >= PROGRESS_EVERY:
+                write_progress(folder, work.done, work.total)
+                shown = now
+            if request.made or now - saved >= card.checkpoint_every:
+                _save(work, checkpoints)
+                saved = now
+            if request.made:
+                raise Stopped(
+                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {folder}` goes on "
+                    "from there."
+                )
+            if work.done == until:
+                break
+    _save(work, checkpoints)
+    write_progress(folder, work.done, work.total)
+
+
+def _save(work: Work, checkpoints: Checkpoints) -> None:
+    work.flush()
+    checkpoints.write(work.done, work.state())
+
+
+def _rescue(
+    folder: Path, card: RunCard, work: Work, checkpoints: Checkpoints, good: int
+) -> FirehoseError:
+    """Leave a checkpoint of the last unit that was good, by doing all up to it once more."""
+    checkpoints.drop_after(good)
+    found = checkpoints.latest()
+    assert found is not None
+    work.restore(found)
+    if work.done < good:
+        _advance(folder, card, work, checkpoints, good)
+    rate = "play.rule.rate" if card.kind == "play" else f"{card.kind}.rate"
+    return FirehoseError(
+        f"The loss of {work.unit} {good + 1:,} is not a finite number; {folder / 'checkpoints'} "
+        f"has the state after {work.unit} {good:,}. Begin again with a lower rate (--set {rate}=…)."
+    )
+
+
+def write_progress(folder: Path, done: int, total: int) -> None:
+    """Say in ``progress.json`` how far a run is, for whoever watches from outside."""
+    write_whole(folder / "progress.json", json.dumps({"done": done, "total": total}).encode())
+
+
+def read_progress(folder: Path) -> float:
+    """How much of a run is done, from 0 to 1."""
+    try:
+        found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        return float(found["done"] / max(found["total"], 1))
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0

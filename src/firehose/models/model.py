@@ -1,14 +1,15 @@
 """What a game is played with: anything that pays for posts and can be differentiated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from firehose.batch import Batch
-from firehose.models.users import Users
+from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
 
 
@@ -20,24 +21,50 @@ class Paid(NamedTuple):
 
 
 class Model(Protocol):
-    """Shared weights, and a table of users."""
+    """Shared weights and, where it makes a difference who writes, a table of users."""
 
-    users: Users
+    @property
+    def users(self) -> Users | None:
+        """The users' vectors; None: the model knows no users."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The tokens of a post that are trained on."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """The shared weights."""
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The same, with their names."""
+        """The shared weights with their names."""
 
     def train(self) -> Any:
-        """From now on, gradients are for learning."""
+        """Compute gradients for learning from now on (with dropout)."""
 
     def gradient(self, batch: Batch) -> Gradient:
-        """Of its loss on a batch; who is new in it has a row now."""
+        """The gradient of the loss on a batch; users who are new in it get a row."""
 
     def cost(self, batch: Batch) -> float:
-        """The loss, without changing anything."""
+        """The loss on a batch, without changing anything."""
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the model has learned, and the state of its random numbers."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+
+
+def differentiate(
+    loss: Tensor, parameters: Sequence[Tensor], users: UserVectors, tokens: int
+) -> Gradient:
+    """The gradient of any loss of the shared weights and of some users' vectors."""
+    vectors = [users.vectors] if users.vectors.requires_grad else []
+    found = torch.autograd.grad(loss, [*parameters, *vectors], allow_unused=True)
+    shared: list[Tensor | None] = list(found[: len(parameters)])
+    rows, by_row = users.rows[:0], users.vectors.detach()[:0]
+    if vectors and found[-1] is not None:
+        known = users.rows >= 0
+        rows, by_row = users.rows[known], found[-1][known]
+    return Gradient(float(loss.detach()), shared, rows, by_row, tokens)

@@ -4,8 +4,8 @@ Its steps are so small that recording them for autograd would take longer than t
 gradient is worked out by hand, and all weights are one vector, so that a step is one operation.
 """
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from firehose.batch import Batch
+from firehose.config import Section
 from firehose.models.model import Paid
-from firehose.models.users import Users
 from firehose.optim.gradient import Gradient
 
 Start = Literal["xavier", "torch"]  # of the weights; torch: as nn.Linear draws them
@@ -35,6 +35,14 @@ class Tone(NamedTuple):
         mean = float(shares @ shades)
         deviation = float(shares @ (shades - mean) ** 2) ** 0.5
         return cls(1 / deviation, -mean / deviation)
+
+
+class PerceptronPlan(Section):
+    """How a perceptron sees pictures, and how it starts."""
+
+    hidden: tuple[int, ...] = (100, 100)  # units of each hidden layer
+    pixels: Literal["share", "standard"] = "share"  # of 255; or with mean 0 and deviation 1
+    weights: Start = "xavier"
 
 
 class Perceptron:
@@ -64,8 +72,7 @@ class Perceptron:
                 bias.uniform_(-most, most, generator=generator)
         self.tone = tone
         self.one_hot = torch.eye(classes)
-        self.users = Users(1)
-        self.nobody = self.users.take(np.zeros(0, np.int64), learn=False)
+        self.users = None
 
     def _laid(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
@@ -86,6 +93,19 @@ class Perceptron:
     def train(self) -> Self:
         """It always does the same."""
         return self
+
+    @property
+    def max_tokens(self) -> int:
+        """The pixels of a picture, and its class."""
+        return self.sizes[0] + 1
+
+    def state(self) -> dict[str, Any]:
+        """The weights."""
+        return {"weights": self.weights.detach()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+        self.weights.detach().copy_(state["weights"])
 
     def outputs(self, batch: Batch) -> Tensor:
         """What it makes of each picture, ``[pictures, classes]``."""
@@ -128,8 +148,7 @@ class Perceptron:
             if number:
                 through = above @ self.layers[number][0]
                 above = torch.ops.aten.threshold_backward(through, inputs[number], 0)
-        rows, vectors, _ = self.nobody
-        return Gradient(loss, [slopes], rows, vectors, pictures.numel())
+        return Gradient.of_shared(loss, [slopes], pictures.numel())
 
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""

@@ -1,8 +1,8 @@
 """Four ways to make the shared model personal: one mechanism, put in different places."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,10 +15,10 @@ from firehose.config import Section
 from firehose.models.attention import Grid
 from firehose.models.device import Place
 from firehose.models.dropout import Dropout, Random
-from firehose.models.model import Paid
+from firehose.models.model import Paid, differentiate
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
-from firehose.models.users import Taken, Users
+from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
 
 Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
@@ -108,7 +108,26 @@ class Personal(nn.Module):
         """Take over the shared weights; what belongs to users stays fresh."""
         self.shared.load_state_dict(pretrained.shared.state_dict())
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Taken]:
+    @property
+    def max_tokens(self) -> int:
+        """The tokens of a post that are trained on."""
+        return self.plan.longest
+
+    def state(self) -> dict[str, Any]:
+        """Weights, users' vectors, and where the random numbers of dropout stand."""
+        return {
+            "weights": self.state_dict(),
+            "users": self.users.state(),
+            "random": self.random.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+        self.load_state_dict(state["weights"])
+        self.users.restore(state["users"])
+        self.random.restore(state["random"])
+
+    def loss(self, batch: Batch) -> tuple[Tensor, UserVectors]:
         """The mean over posts of the mean over their tokens, to differentiate.
 
         Posts are cut to ``plan.longest`` tokens. The second value holds the vectors of the users
@@ -129,7 +148,7 @@ class Personal(nn.Module):
         """Of the loss, by all shared weights and by the vectors of the users in the batch."""
         loss, taken = self.loss(batch)
         tokens = len(batch.tokens) - len(batch)
-        return Gradient.of_loss(loss, list(self.parameters()), taken, tokens)
+        return differentiate(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
         """What ``loss`` would be, but without dropout, gradient, or new users."""
@@ -162,7 +181,7 @@ class Personal(nn.Module):
         grid = Grid(lengths, device=device)
         return inputs.to(device), targets.to(device), grid, lengths.to(device)
 
-    def _adapter(self, taken: Taken, grid: Grid) -> Adapt:
+    def _adapter(self, taken: UserVectors, grid: Grid) -> Adapt:
         """What the users of a batch add, and where."""
         if not self.is_personal:
             return lambda _, hidden: hidden

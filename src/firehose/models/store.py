@@ -10,7 +10,7 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 import firehose
 from firehose.data.corpus import Corpus
@@ -28,7 +27,6 @@ from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.personal import ModelPlan, Personal
 from firehose.storage import tensors
-from firehose.storage.checkpoints import part, prefixed
 from firehose.storage.seals import File, Record, refuse_damage, sha256
 from firehose.storage.workspace import workspace
 
@@ -178,14 +176,3 @@ def refuse_other_words(folder: Path, vocabulary: Vocabulary, corpus: Corpus) -> 
             f"({corpus.vocabulary.size:,} pieces) have different vocabularies; prepare the corpus "
             f"with --vocab-model {folder / 'vocabulary.model'}."
         )
-
-
-def weights(model: Personal) -> dict[str, Tensor]:
-    """All that a model has learned, its users included."""
-    return prefixed("model", model.state_dict()) | prefixed("users", model.users.state())
-
-
-def put_weights(model: Personal, tensors: Mapping[str, Tensor]) -> None:
-    """Let a model be what it was then."""
-    model.load_state_dict(part("model", tensors))
-    model.users.restore(part("users", tensors))

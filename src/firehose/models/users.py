@@ -1,8 +1,8 @@
 """The growing table of user vectors: nobody is enumerated in advance.
 
-A step touches the rows of the users in its batch and no other: their gradient, their Adam
-moments, their share of the gradient norm. So its cost does not depend on how many users there
-are, and a user who is silent does not drift.
+A step touches the rows of the users in its batch and no other: their gradient, what an update rule
+keeps for them, their share of the gradient norm. So its cost does not depend on how many users
+there are, and a user who is silent does not drift.
 """
 
 from collections.abc import Mapping
@@ -13,34 +13,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from firehose.optim.rows import RowState
+
 NOBODY = -1
-COLUMNS = ("vectors", "first", "second", "steps")
 
 
-class Taken(NamedTuple):
+class UserVectors(NamedTuple):
     """The vectors of the users of a batch, each user once."""
 
-    rows: Tensor  # [users], where they lie in the table; −1: the mean of all
+    rows: Tensor  # [users], their rows in the table; −1: none, the vector is the mean of all
     vectors: Tensor  # [users, d_user], to be differentiated
     which: Tensor  # [posts], the vector of each post
 
 
 class Users:
-    """Vectors by user number, with a row of Adam's moments beside each.
+    """A vector for each user, by the user's number.
 
     A user without a row gets one when first taken to learn; it starts at the mean of the known
     ones, or at zero. A user without a row who is only looked at is given the same vector, and
-    leaves no trace.
+    the table stays as it is.
     """
 
     def __init__(self, d_user: int, start: Literal["mean", "zero"] = "mean") -> None:
         self.d_user = d_user
         self.start = start
         self.count = 0
-        self.vectors = torch.zeros(0, d_user)  # [capacity, d_user], as the next two
-        self.first = torch.zeros(0, d_user)
-        self.second = torch.zeros(0, d_user)
-        self.steps = torch.zeros(0, dtype=torch.int64)  # of Adam, per row
+        self.vectors = torch.zeros(0, d_user)  # [capacity, d_user]
+        self.attached: list[RowState] = []  # what update rules keep for each row
         self.user_of = np.zeros(0, np.int64)  # [capacity]
         self.row_of = np.zeros(0, np.int64)  # [largest user + 1], −1: none
         self.total = torch.zeros(d_user, dtype=torch.float64)  # of all vectors, kept up to date
@@ -54,8 +53,8 @@ class Users:
             return torch.zeros(self.d_user)
         return (self.total / self.count).float()
 
-    def take(self, users: NDArray[np.integer], learn: bool) -> Taken:
-        """The vectors of these users; with ``learn``, who is new among them moves in."""
+    def take(self, users: NDArray[np.integer], learn: bool) -> UserVectors:
+        """The vectors of these users; with ``learn``, those who have no row get one."""
         unique, which = np.unique(users, return_inverse=True)
         rows = self.rows(unique)
         if learn and (new := (rows < 0) & (unique != NOBODY)).any():
@@ -65,10 +64,10 @@ class Users:
         vectors = self.mean().repeat(len(unique), 1)
         known = places >= 0
         vectors[known] = self.vectors[places[known]]
-        return Taken(places, vectors.requires_grad_(learn), torch.from_numpy(which))
+        return UserVectors(places, vectors.requires_grad_(learn), torch.from_numpy(which))
 
     def rows(self, users: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Where users lie in the table; −1 for who is not there."""
+        """The rows of users; −1 for those who have none."""
         within = (users >= 0) & (users < len(self.row_of))
         rows = np.full(len(users), -1, np.int64)
         rows[within] = self.row_of[users[within]]
@@ -90,16 +89,24 @@ class Users:
             self._add(users)
             self.put(torch.arange(self.count - len(users), self.count), vectors)
 
+    def attach(self, state: RowState) -> None:
+        """Let the state of an update rule follow when a row moves or is erased."""
+        self.attached.append(state)
+
     def forget(self, user: int) -> bool:
-        """Erase a user: vector, moments, name. The last row moves into the gap."""
+        """Erase a user's vector and all that is kept for its row; False: there was none.
+
+        The last row moves into the gap.
+        """
         row = int(self.rows(np.array([user]))[0])
         if row < 0:
             return False
         last = self.count - 1
         self.total -= self.vectors[row].double()
-        for column in (getattr(self, name) for name in COLUMNS):
-            column[row] = column[last]
-            column[last] = 0
+        self.vectors[row] = self.vectors[last]
+        self.vectors[last] = 0
+        for state in self.attached:
+            state.move(last, row)
         self.user_of[row] = self.user_of[last]
         self.row_of[self.user_of[row]] = row
         self.row_of[user] = -1
@@ -107,17 +114,16 @@ class Users:
         return True
 
     def state(self) -> dict[str, Tensor]:
-        """Everything, to be saved; a table restored from it goes on to the same bits."""
-        columns = {name: getattr(self, name)[: self.count] for name in COLUMNS}
+        """The vectors, whose they are, and their exact sum."""
         user_of = torch.from_numpy(self.user_of[: self.count].copy())
-        return columns | {"user_of": user_of, "total": self.total.clone()}
+        vectors = self.vectors[: self.count]
+        return {"vectors": vectors, "user_of": user_of, "total": self.total.clone()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Become what ``state`` was taken from."""
         numbers = state["user_of"].numpy()
         self.count = len(numbers)
-        for name in COLUMNS:
-            setattr(self, name, state[name].clone())
+        self.vectors = state["vectors"].clone()
         self.user_of = numbers.copy()
         self.row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
         self.row_of[numbers] = np.arange(self.count)
@@ -140,9 +146,5 @@ class Users:
     def _grow(self, capacity: int) -> None:
         """Make room; the capacity doubles, so the cost per user is constant."""
         room = capacity - len(self.vectors)
-        wide = (room, self.d_user)
-        self.vectors = torch.cat([self.vectors, torch.zeros(wide)])
-        self.first = torch.cat([self.first, torch.zeros(wide)])
-        self.second = torch.cat([self.second, torch.zeros(wide)])
-        self.steps = torch.cat([self.steps, torch.zeros(room, dtype=torch.int64)])
+        self.vectors = torch.cat([self.vectors, torch.zeros(room, self.d_user)])
         self.user_of = np.concatenate([self.user_of, np.zeros(room, np.int64)])

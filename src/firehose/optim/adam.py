@@ -1,74 +1,73 @@
 """Adam for the shared weights and, row by row, for the users of a step."""
 
-import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.optim.adam import adam
 
-from firehose.models.model import Model
-from firehose.models.users import Users
+from firehose.optim.clipping import clip
 from firehose.optim.gradient import Gradient
+from firehose.optim.rows import RowState, UserRows
+from firehose.optim.rule import Trainable, UpdateRule
+from firehose.optim.schedules import warmup
+from firehose.plugins import Choice
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-class NotFinite(ArithmeticError):  # noqa: N818 (as in "the loss is …")
-    """A loss or a gradient that is not a finite number; nothing was changed."""
+class Adam(UpdateRule):
+    """One step for each gradient, clipped over everything it touches.
 
+    The row of a user has moments of its own and counts its own steps: only rows with a gradient
+    move, and a new user starts afresh.
+    """
 
-class Adam:
-    """One step for each gradient, clipped over everything it touches."""
+    class Settings(Choice):
+        """The defaults are the paper's."""
 
-    def __init__(
-        self,
-        model: Model,
-        rate: float,
-        clip: float = 0.25,
-        user_rate: float = 1.0,
-        warmup: int = 0,
-    ) -> None:
+        kind: str = "adam"
+        rate: float = Field(default=2.5e-4, gt=0)
+        user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
+        warmup: int = Field(default=2000, ge=0)  # rounds in which the rate rises
+        clip: float = Field(default=0.25, gt=0)  # the largest norm of a gradient
+
+    def __init__(self, settings: Settings, model: Trainable) -> None:
+        self.settings = settings
         self.model = model
-        self.rate = rate
-        self.clip = clip
-        self.user_rate = user_rate  # times the rate, for the users: each takes few steps
-        self.warmup = warmup  # rounds in which the rate rises to what it is then
         self.rounds = 0
+        self.names = [name for name, _ in model.named_parameters()]
         self.parameters = list(model.parameters())
         self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
         self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.rows = None if model.users is None else RowMoments(model.users)
 
-    def new_round(self) -> None:
-        """Warm up, a round at a time."""
+    def begin_round(self) -> None:
+        """Count the rounds of the warm-up."""
         self.rounds += 1
-
-    def rate_now(self) -> float:
-        """Of this round."""
-        return self.rate * (min(1.0, self.rounds / self.warmup) if self.warmup else 1.0)
 
     @torch.no_grad()
     def step(self, gradient: Gradient, rate: float | None = None) -> float:
-        """Move; returns the norm of the gradient before clipping."""
-        norm = gradient.norm()
-        if not math.isfinite(gradient.loss + norm):
-            raise NotFinite(f"a loss of {gradient.loss}, a gradient of norm {norm}")
-        rate = self.rate_now() if rate is None else rate
-        if norm > self.clip:
-            gradient.scale(self.clip / (norm + 1e-6))
+        """Move, at this rate or that of the round; returns the norm before clipping."""
+        settings = self.settings
+        norm = clip(gradient, settings.clip)
+        if rate is None:
+            rate = settings.rate * warmup(self.rounds, settings.warmup)
         self._step_shared(gradient.shared, rate)
-        step_rows(self.model.users, gradient.rows, gradient.users, rate * self.user_rate)
+        if self.rows is not None:
+            self.rows.step(gradient.rows, gradient.users, rate * settings.user_rate)
         return norm
 
-    def _step_shared(self, slopes: list[Tensor | None], rate: float) -> None:
-        """All weights that have a slope, in one kernel.
+    def _step_shared(self, gradients: list[Tensor | None], rate: float) -> None:
+        """Move all weights that have a gradient, in one kernel.
 
         As a function, because the class of the same name takes seconds to import its compiler.
         """
-        columns = (self.parameters, slopes, self.first, self.second, self.steps)
+        columns = (self.parameters, gradients, self.first, self.second, self.steps)
         moving = [row for row in zip(*columns, strict=True) if row[1] is not None]
         weights, grads, first, second, steps = map(list, zip(*moving, strict=True))
         adam(
@@ -89,30 +88,56 @@ class Adam:
         )
 
     def moments(self) -> list[Tensor]:
-        """Those of the shared weights, and how often they moved; the users have their own."""
+        """Number of steps, first and second moment of each shared weight."""
         rows = zip(self.steps, self.first, self.second, strict=True)
         return [moment for row in rows for moment in row]
 
-    def state(self) -> dict[str, Tensor]:
-        """To be saved."""
-        names = [f"{name}.{of}" for of, _ in self.model.named_parameters() for name in MOMENTS]
-        rounds = {"rounds": torch.tensor(self.rounds)}
-        return dict(zip(names, self.moments(), strict=True)) | rounds
+    def row_states(self) -> list[RowState]:
+        """The same for the rows of users."""
+        return [] if self.rows is None else list(self.rows.states().values())
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def state(self) -> dict[str, Any]:
+        """The moments of shared weights and of users, and the rounds of the warm-up."""
+        rows = {} if self.rows is None else self.rows.states()
+        return {
+            "rounds": self.rounds,
+            "steps": dict(zip(self.names, self.steps, strict=True)),
+            "first": dict(zip(self.names, self.first, strict=True)),
+            "second": dict(zip(self.names, self.second, strict=True)),
+            "rows": {name: states.state() for name, states in rows.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with the moments that ``state`` holds."""
-        self.rounds = int(state["rounds"])
-        for name, moment in self.state().items():
-            moment.copy_(state[name])
+        self.rounds = state["rounds"]
+        for own, name in ((self.steps, "steps"), (self.first, "first"), (self.second, "second")):
+            for moment, parameter in zip(own, self.names, strict=True):
+                moment.copy_(state[name][parameter])
+        for name, states in ({} if self.rows is None else self.rows.states()).items():
+            states.restore(state["rows"][name])
 
 
-def step_rows(users: Users, rows: Tensor, slopes: Tensor, rate: float) -> None:
-    """Adam on these rows alone; each counts its own steps, so a new user starts afresh."""
-    steps = users.steps[rows] + 1
-    first = users.first[rows].lerp_(slopes, 1 - BETAS[0])
-    second = users.second[rows].lerp_(slopes * slopes, 1 - BETAS[1])
-    users.steps[rows], users.first[rows], users.second[rows] = steps, first, second
-    power = steps[:, None].to(slopes)
-    mean = first / (1 - BETAS[0] ** power)
-    spread = (second / (1 - BETAS[1] ** power)).sqrt_().add_(EPSILON)
-    users.put(rows, users.vectors[rows] - rate * mean / spread)
+class RowMoments:
+    """Adam on rows of a table of users."""
+
+    def __init__(self, users: UserRows) -> None:
+        width = (users.vectors.shape[1],)
+        self.users = users
+        self.steps = RowState(users, dtype=torch.int64)
+        self.first = RowState(users, width)
+        self.second = RowState(users, width)
+
+    def states(self) -> dict[str, RowState]:
+        """Number of steps, first and second moment of each row, by name."""
+        return {"steps": self.steps, "first": self.first, "second": self.second}
+
+    def step(self, rows: Tensor, gradients: Tensor, rate: float) -> None:
+        """Move these rows, each named once, along their gradients."""
+        steps = self.steps[rows] + 1
+        first = self.first[rows].lerp_(gradients, 1 - BETAS[0])
+        second = self.second[rows].lerp_(gradients * gradients, 1 - BETAS[1])
+        self.steps[rows], self.first[rows], self.second[rows] = steps, first, second
+        power = steps[:, None].to(gradients)
+        mean = first / (1 - BETAS[0] ** power)
+        spread = (second / (1 - BETAS[1] ** power)).sqrt_().add_(EPSILON)
+        self.users.put(rows, self.users.vectors[rows] - rate * mean / spread)

@@ -1,51 +1,40 @@
 """The gradient of a loss: of every shared weight, and of the vectors of the users in the batch."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from firehose.models.users import Taken
-
 
 @dataclass
 class Gradient:
-    """Slopes of the shared weights, and of the rows of users that a batch touches."""
+    """The gradients of the shared weights, and of the rows of users that a batch touches."""
 
     loss: float
-    shared: list[Tensor | None]  # as model.parameters(); None: does not matter for this loss
-    rows: Tensor  # [users], in the table, each once
+    shared: list[Tensor | None]  # as model.parameters(); None: the loss does not depend on it
+    rows: Tensor  # [users], their rows in the table of users, each once
     users: Tensor  # [users, d_user]
     tokens: int  # that it was computed from
 
     @classmethod
-    def of_loss(cls, loss: Tensor, parameters: Sequence[Tensor], taken: Taken, tokens: int) -> Self:
-        """Differentiate any loss of the shared weights and of some users' vectors."""
-        vectors = [taken.vectors] if taken.vectors.requires_grad else []
-        slopes = torch.autograd.grad(loss, [*parameters, *vectors], allow_unused=True)
-        shared: list[Tensor | None] = list(slopes[: len(parameters)])
-        rows = taken.rows[:0]
-        users = taken.vectors.detach()[:0]
-        if vectors and slopes[-1] is not None:
-            known = taken.rows >= 0
-            rows, users = taken.rows[known], slopes[-1][known]
-        return cls(float(loss.detach()), shared, rows, users, tokens)
+    def of_shared(cls, loss: float, shared: list[Tensor | None], tokens: int) -> Self:
+        """The gradient of a model without users."""
+        return cls(loss, shared, torch.zeros(0, dtype=torch.int64), torch.zeros(0, 1), tokens)
 
     def norm(self) -> float:
-        """Over everything."""
-        return math.hypot(*map(_norm, self._slopes()))
+        """The Euclidean norm over everything."""
+        return math.hypot(*map(_norm, self._by_device()))
 
     def scale(self, factor: float) -> None:
-        """Multiply everything."""
-        for slopes in self._slopes():
-            torch._foreach_mul_(slopes, factor)
+        """Multiply everything in place."""
+        for gradients in self._by_device():
+            torch._foreach_mul_(gradients, factor)
 
-    def _slopes(self) -> list[list[Tensor]]:
-        """All of them, each device's together: the users' are on the CPU."""
-        shared = [slope for slope in self.shared if slope is not None]
+    def _by_device(self) -> list[list[Tensor]]:
+        """All gradients, each device's together: the users' are on the CPU."""
+        shared = [gradient for gradient in self.shared if gradient is not None]
         if not len(self.rows):
             return [shared]
         if not shared or shared[0].device == self.users.device:
@@ -76,7 +65,7 @@ class Gradient:
         self.rows = rows
 
 
-def _norm(slopes: list[Tensor]) -> float:
-    if len(slopes) == 1:
-        return float(torch.linalg.vector_norm(slopes[0]))
-    return float(torch.stack(torch._foreach_norm(slopes)).norm())
+def _norm(gradients: list[Tensor]) -> float:
+    if len(gradients) == 1:
+        return float(torch.linalg.vector_norm(gradients[0]))
+    return float(torch.stack(torch._foreach_norm(gradients)).norm())

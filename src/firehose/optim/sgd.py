@@ -1,38 +1,39 @@
 """Plain gradient descent."""
 
-import math
-
 import torch
-from torch import Tensor
+from pydantic import Field
 
-from firehose.models.model import Model
-from firehose.optim.adam import NotFinite
+from firehose.optim.clipping import clip
 from firehose.optim.gradient import Gradient
+from firehose.optim.rule import Trainable, UpdateRule
+from firehose.plugins import Choice
 
 
-class SGD:
-    """A step against the gradient, as long as the rate says; users do not move."""
+class SGD(UpdateRule):
+    """A step against the gradient, as long as the rate says."""
 
-    def __init__(self, model: Model, rate: float) -> None:
+    class Settings(Choice):
+        """The rate is the same in every round."""
+
+        kind: str = "sgd"
+        rate: float = Field(default=0.05, gt=0)
+        user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
+        clip: float | None = Field(default=None, gt=0)  # the largest norm of a gradient
+
+    def __init__(self, settings: Settings, model: Trainable) -> None:
+        self.settings = settings
         self.model = model
-        self.rate = rate
         self.parameters = list(model.parameters())
-
-    def new_round(self) -> None:
-        """All rounds are alike."""
 
     @torch.no_grad()
     def step(self, gradient: Gradient) -> float:
-        """Move; returns the norm of the gradient."""
-        norm = gradient.norm()
-        if not math.isfinite(gradient.loss + norm):
-            raise NotFinite(f"a loss of {gradient.loss}, a gradient of norm {norm}")
+        """Move; returns the norm of the gradient before clipping."""
+        norm = clip(gradient, self.settings.clip)
         pairs = zip(self.parameters, gradient.shared, strict=True)
         moving = [(weight, slope) for weight, slope in pairs if slope is not None]
-        weights, slopes = zip(*moving, strict=True)
-        torch._foreach_add_(weights, slopes, alpha=-self.rate)
+        weights, gradients = zip(*moving, strict=True)
+        torch._foreach_add_(weights, gradients, alpha=-self.settings.rate)
+        if self.model.users is not None and len(gradient.rows):
+            rate, users, rows = self.settings.rate, self.model.users, gradient.rows
+            users.put(rows, users.vectors[rows] - rate * self.settings.user_rate * gradient.users)
         return norm
-
-    def moments(self) -> list[Tensor]:
-        """It remembers nothing."""
-        return []

@@ -8,8 +8,10 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from firehose.errors import FirehoseError
@@ -17,15 +19,12 @@ from firehose.storage import tensors
 from firehose.storage.files import sync
 from firehose.storage.seals import sha256
 
-SCHEMA = 1
+SCHEMA = 2
+MARK = "kept beside, as a"  # in place of a tensor or an array among the values of a state
 KEPT = 2  # the newest, and the one before it
 
 
-class State(NamedTuple):
-    """What a run was when it was written down."""
-
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
+State = dict[str, Any]  # tensors, arrays and plain values, in tables of any depth
 
 
 class Checkpoints:
@@ -74,9 +73,10 @@ class Checkpoints:
         aside, place = self.folder / "partial", self._place(number)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        tensors.write(aside / "tensors.safetensors", state.tensors)
+        arrays, values = pack(state)
+        tensors.write(aside / "tensors.safetensors", arrays)
         seal = {"schema": SCHEMA, "sha256": sha256(aside / "tensors.safetensors")}
-        (aside / "facts.json").write_text(json.dumps(seal | {"facts": state.facts}))
+        (aside / "values.json").write_text(json.dumps(seal | {"values": values}))
         for path in (*aside.iterdir(), aside):
             sync(path)
         shutil.rmtree(place, ignore_errors=True)
@@ -89,10 +89,10 @@ class Checkpoints:
         """One of them; a damaged one, or one of another schema, is refused with a sentence."""
         place = self._place(number)
         try:
-            body = json.loads((place / "facts.json").read_text())
-            schema, seal, facts = body["schema"], body["sha256"], body["facts"]
+            body = json.loads((place / "values.json").read_text())
+            schema, seal, values = body["schema"], body["sha256"], body["values"]
         except (OSError, ValueError, KeyError, TypeError):
-            raise self._damaged(place, "facts.json cannot be read") from None
+            raise self._damaged(place, "values.json cannot be read") from None
         if schema != SCHEMA:
             raise FirehoseError(
                 f"{place} has checkpoint schema {schema}, this Firehose reads {SCHEMA}; "
@@ -101,7 +101,7 @@ class Checkpoints:
         file = place / "tensors.safetensors"
         if not file.is_file() or sha256(file) != seal:
             raise self._damaged(place, "tensors.safetensors does not match its checksum")
-        return State(tensors.read(file), facts)
+        return unpack(tensors.read(file), values)
 
     def latest(self) -> State | None:
         """The newest one, if there is any."""
@@ -146,12 +146,36 @@ def _lock(handle: int) -> bool:
     return False
 
 
-def prefixed(prefix: str, part: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a part under names of their own."""
-    return {f"{prefix}/{name}": value for name, value in part.items()}
+def pack(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and arrays of a state by their paths, and all else as values of JSON.
+
+    Where a tensor or an array was, the values say which of the two, in a table of its own.
+    """
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, Any] = {}
+    for name, value in state.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            inner, values[name] = pack(value, f"{path}/")
+            tensors |= inner
+        elif isinstance(value, Tensor):
+            tensors[path], values[name] = value, {MARK: "tensor"}
+        elif isinstance(value, np.ndarray):
+            tensors[path], values[name] = torch.from_numpy(np.array(value)), {MARK: "array"}
+        else:
+            values[name] = value
+    return tensors, values
 
 
-def part(prefix: str, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The way back."""
-    start = f"{prefix}/"
-    return {name.removeprefix(start): t for name, t in whole.items() if name.startswith(start)}
+def unpack(tensors: Mapping[str, Tensor], values: Mapping[str, Any], prefix: str = "") -> State:
+    """The state that ``pack`` took apart."""
+    state: State = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if not isinstance(value, Mapping):
+            state[name] = value
+        elif MARK in value:
+            state[name] = tensors[path] if value[MARK] == "tensor" else tensors[path].numpy()
+        else:
+            state[name] = unpack(tensors, value, f"{path}/")
+    return state

@@ -2,55 +2,63 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from scipy.optimize import nnls
 
-from firehose.batch import Batch
-from firehose.methods.buffers.storage import Buffer
-from firehose.methods.learners.all import draw
-from firehose.models.model import Model
-from firehose.optim.adam import NotFinite
+from firehose.methods.learners import Learner, draw
+from firehose.methods.step import Step
+from firehose.optim.clipping import NotFinite
 from firehose.optim.gradient import Gradient
+from firehose.plugins import Choice
 
 ROUNDING = 1e-6  # of a cosine between gradients: they are float32
 TINY = 1e-30  # the square of a gradient's length that stands for none
 
 
-class GEM:
+class GEM(Learner):
     """The gradient on stream data, made not to conflict with that of any earlier task.
 
     A task is a user. Where it conflicts with one, it moves by the least that mends all conflicts,
-    and by ``margin`` times each task's gradient beyond that.
+    and by ``margin`` times each task's gradient beyond that. It learns from the stream's posts, so
+    that a step has up to ``step_size`` of them, and looks at all that is remembered of other tasks.
     """
 
-    def __init__(self, step_size: int, margin: float = 0.5) -> None:
-        self.step_size = step_size
-        self.margin = margin
+    class Settings(Choice):
+        """What GEM looks at, and how far it goes."""
 
-    def gradient(
-        self, model: Model, released: Batch, memory: Buffer, generator: np.random.Generator
-    ) -> Gradient | None:
-        """From released posts, corrected by all that is remembered of other tasks."""
-        if not released:
+        kind: str = "gem"
+        margin: float = Field(default=0.5, ge=0)
+        tasks: int = Field(default=10, ge=1)  # looked at in a step, drawn where there are more
+
+    settings: Settings
+
+    def gradient(self, step: Step) -> Gradient | None:
+        """The gradient on released posts, corrected by all that is remembered of other tasks."""
+        if not step.released:
             return None
-        gradient = model.gradient(draw(released, self.step_size, generator))
-        past = _by_task(model, memory, released)
+        posts = draw(step.released, self.step_size, step.generator)
+        gradient, past = step.model.gradient(posts), self._by_task(step)
         conflict = np.array([gradient.dot(each) for each in past])
         if (conflict < 0).any():
             between = np.array([[a.dot(b) for b in past] for a in past])
             if not np.isfinite(between).all():
                 raise NotFinite("gradients of earlier tasks that are too long to be multiplied")
-            for each, weight in zip(past, weights(between, conflict, self.margin), strict=True):
+            margin = self.settings.margin
+            for each, weight in zip(past, weights(between, conflict, margin), strict=True):
                 gradient.add(each, float(weight))
+        gradient.tokens += sum(each.tokens for each in past)
         return gradient
 
-
-def _by_task(model: Model, memory: Buffer, released: Batch) -> list[Gradient]:
-    """The gradient on what is remembered of each task but the present one."""
-    if not len(memory):
-        return []
-    held = memory.all()
-    tasks = np.setdiff1d(held.user, released.user)
-    return [model.gradient(held.select(np.flatnonzero(held.user == task))) for task in tasks]
+    def _by_task(self, step: Step) -> list[Gradient]:
+        """The gradient on what is remembered of each task but the present ones."""
+        if not len(step.memory):
+            return []
+        held = step.memory.all()
+        tasks = np.setdiff1d(held.user, step.released.user)
+        if len(tasks) > self.settings.tasks:
+            tasks = step.generator.choice(tasks, self.settings.tasks, replace=False)
+        groups = (held.select(np.flatnonzero(held.user == task)) for task in tasks)
+        return [step.model.gradient(group) for group in groups]
 
 
 def weights(

@@ -1,0 +1,168 @@
+"""What ``run.json`` says: what is run, on what, from where, with which code.
+
+What a run depends on is known by content, and found by a path that is relative to the run's folder,
+or else by the absolute one: a run can be moved, alone or together with its corpus.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import firehose
+from firehose.data.corpus import Corpus
+from firehose.data.pictures.corpus import PictureCorpus, open_pictures
+from firehose.errors import FirehoseError
+from firehose.game.settings import Kind, Settings
+from firehose.machine import code_version, machine
+from firehose.models.store import WEIGHTS, find_model, read_card
+from firehose.plugins import checksum, own_kinds, source_file
+from firehose.storage.files import write_whole
+from firehose.storage.seals import Record
+
+FORMAT, SCHEMA = "firehose run", 2
+AnyCorpus = Corpus | PictureCorpus
+
+
+class Place(Record):
+    """Something that a run depends on: where it is, and what it must be."""
+
+    relative: str  # to the run's folder
+    absolute: str
+    seal: str
+
+    @classmethod
+    def of(cls, path: Path, seal: str, folder: Path) -> "Place":
+        """The place of ``path``, as seen from a run's folder."""
+        relative = os.path.relpath(path.resolve(), folder.resolve())
+        return cls(relative=relative, absolute=str(path.resolve()), seal=seal)
+
+    def candidates(self, folder: Path) -> Iterator[Path]:
+        """Where it may be now, seen from the run's folder as it is now."""
+        yield from (path for path in (folder / self.relative, Path(self.absolute)) if path.exists())
+
+
+class RunCard(Record):
+    """What ``run.json`` says."""
+
+    format: str = FORMAT
+    schema_version: int = SCHEMA
+    kind: Kind
+    version: str
+    code: str  # of the sources that decide results
+    machine: dict[str, str | int]
+    device: str
+    split: str  # the posts that are learned from
+    corpus: Place
+    start: Place | None  # the pretrained model that it began with; not needed to go on
+    plugins: dict[str, Place]  # files of the user's, by the kind that names them
+    settings: dict[str, Any]
+    checkpoint_every: float
+    tensorboard: bool
+
+    def write(self, folder: Path) -> None:
+        """Write ``run.json``."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1)
+        write_whole(folder / "run.json", f"{text}\n".encode())
+
+
+def make_card(
+    folder: Path,
+    kind: Kind,
+    corpus: AnyCorpus,
+    settings: Settings,
+    start: str | Path | None,
+    split: str,
+    checkpoint_every: float,
+    tensorboard: bool,
+) -> RunCard:
+    """The card of a run that begins."""
+    begun = None
+    if start is not None:
+        found = find_model(Path(start))
+        begun = Place.of(found, read_card(found).files[WEIGHTS].sha256, folder)
+    kinds = own_kinds(settings.public()["play"]) if kind == "play" else []
+    return RunCard(
+        kind=kind,
+        version=firehose.__version__,
+        code=code_version(),
+        machine=machine(),
+        device=str(settings.compute.find_device()),
+        split=split,
+        corpus=Place.of(corpus.path, corpus.seal(), folder),
+        start=begun,
+        plugins={own: Place.of(source_file(own), checksum(own), folder) for own in kinds},
+        settings=settings.public(),
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
+    )
+
+
+def read_run(folder: Path) -> RunCard:
+    """``run.json``, or a sentence about what is wrong with it."""
+    file = folder / "run.json"
+    if not file.is_file():
+        what = "does not exist" if not folder.exists() else "is not a run: no run.json in it"
+        raise FirehoseError(f"{folder} {what}; begin one with `firehose play … --out {folder}`.")
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+        if body["format"] != FORMAT:
+            raise KeyError
+        if body.get("schema_version") != SCHEMA:
+            raise FirehoseError(
+                f"{folder} is a run of another version of Firehose; run it again, or use the "
+                "Firehose that made it."
+            )
+        return RunCard.model_validate(body)
+    except (ValueError, KeyError, TypeError, ValidationError):
+        raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
+
+
+def run_settings(folder: Path, card: RunCard) -> Settings:
+    """The settings of a run; files of the user's are found where they are now."""
+    tables = card.settings
+    for kind, place in card.plugins.items():
+        _, _, name = kind.rpartition(":")
+        found = [f"{path}:{name}" for path in place.candidates(folder)]
+        same = [each for each in found if checksum(each) == place.seal]
+        if not same:
+            how = "has changed" if found else "is not there any more"
+            raise FirehoseError(
+                f"{kind}, which {folder} was begun with, {how}; bring it back to go on."
+            )
+        tables = _renamed(tables, kind, same[0])
+    return Settings.of(tables, str(folder / "run.json"))
+
+
+def _renamed(value: Any, kind: str, found: str) -> Any:
+    """The tables with one kind replaced wherever it is named."""
+    if isinstance(value, dict):
+        return {name: _renamed(each, kind, found) for name, each in value.items()}
+    return found if value == kind else value
+
+
+def open_corpus_of(
+    folder: Path, card: RunCard, settings: Settings, corpus: str | Path | None = None
+) -> AnyCorpus:
+    """The corpus that a run was begun with, or the same one at another path."""
+    paths = [Path(corpus)] if corpus else list(card.corpus.candidates(folder))
+    if not paths:
+        raise FirehoseError(
+            f"{card.corpus.absolute}, the corpus of {folder}, is not there any more; "
+            "say where it is: --corpus DIR."
+        )
+    for path in paths:
+        opened = open_any(path, settings)
+        if opened.seal() == card.corpus.seal:
+            return opened
+    raise FirehoseError(f"{paths[0]} is not the corpus that {folder} was begun with.")
+
+
+def open_any(path: str | Path, settings: Settings) -> AnyCorpus:
+    """A corpus of posts, or of pictures where the settings speak of pictures."""
+    if settings.pictures is None:
+        return Corpus(path)
+    return open_pictures(Path(path), settings.pictures, settings.play.seed)

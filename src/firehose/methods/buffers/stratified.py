@@ -1,0 +1,121 @@
+"""Stratified: the same number of posts for every user, the newest or a uniform sample of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch, gather
+from firehose.methods.buffers import Buffer, BufferSettings
+from firehose.methods.buffers.balanced import Balanced
+from firehose.methods.buffers.storage import Columns, Slots, State, grown, place_posts, rank
+from firehose.methods.step import Setup
+
+
+class Stratified(Buffer):
+    """The newest posts of every user, ``per_user`` of them, in a row of slots for each user."""
+
+    is_reservoir = False  # instead of the newest, a uniform sample of all posts of the user
+
+    @classmethod
+    def make(cls, settings: BufferSettings, *parts: Any) -> Any:
+        """With a limit in posts instead of posts per user, the users share it evenly."""
+        if settings.posts is None:
+            return cls(settings, *parts)
+        return Balanced(settings, *parts, is_reservoir=cls.is_reservoir)
+
+    def __init__(self, settings: BufferSettings, setup: Setup) -> None:
+        self.columns = Columns(setup.max_tokens)
+        self.per_user = settings.per_user or 0
+        self.users = 0
+        self.row_of = np.zeros(0, np.int32)  # [users], −1: none
+        self.user_of = np.zeros(0, np.int32)  # [rows]
+        self.pushed = np.zeros(0, np.int32)  # [rows], posts of this user so far
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
+        """Let each user's posts in; returns the older ones that make room for them."""
+        if not self.per_user:
+            return batch
+        self.columns.fit(batch)
+        rows = self._rows(batch.user)
+        number = self.pushed[rows] + rank(rows)  # of the post among all of its user
+        place = number % self.per_user
+        if self.is_reservoir:
+            drawn = np.floor(generator.random(len(batch)) * (number + 1)).astype(np.int64)
+            place = np.where(number < self.per_user, number, drawn)
+        target = np.where(place < self.per_user, rows * self.per_user + place, -1)
+        used = place < self.pushed[rows]
+        unique, added = np.unique(rows, return_counts=True)
+        before = np.minimum(self.pushed[unique], self.per_user)
+        self.pushed[unique] += added.astype(np.int32)
+        self.count += int((np.minimum(self.pushed[unique], self.per_user) - before).sum())
+        return place_posts(self.columns, batch, target.tolist(), used)
+
+    def sample(self, count: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
+        rows = generator.integers(0, self.users, count)
+        held = np.minimum(self.pushed[rows], self.per_user)
+        return self.columns.take(rows * self.per_user + generator.integers(0, held))
+
+    def all(self) -> Batch:
+        """User by user."""
+        held = np.minimum(self.pushed[: self.users], self.per_user).astype(np.int64)
+        places, _ = gather(np.arange(self.users) * self.per_user, held)
+        return self.columns.take(places)
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts; returns how many. The last row moves into the gap."""
+        row = int(self.row_of[user]) if user < len(self.row_of) else -1
+        if row < 0:
+            return 0
+        erased = int(min(self.pushed[row], self.per_user))
+        last = self.users - 1
+        gap, end = (slice(r * self.per_user, (r + 1) * self.per_user) for r in (row, last))
+        for rows in self.columns.rows.values():
+            moved = rows[end]  # fewer than per_user where the last row was never full
+            rows[gap][: len(moved)], rows[gap][len(moved) :] = moved, 0
+            rows[end] = 0
+        self.user_of[row], self.pushed[row] = self.user_of[last], self.pushed[last]
+        self.row_of[self.user_of[row]] = row
+        self.row_of[user], self.pushed[last] = -1, 0
+        self.users, self.count = last, self.count - erased
+        return erased
+
+    def state(self) -> State:
+        """The posts, and all that decides what happens to the next ones."""
+        held = self.users * self.per_user
+        columns = {name: rows[:held] for name, rows in self.columns.state().items()}
+        rows = {"user_of": self.user_of[: self.users], "pushed": self.pushed[: self.users]}
+        return columns | rows
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Become what ``state`` was taken from."""
+        self.columns.restore(state)
+        self.user_of, self.pushed = state["user_of"].copy(), state["pushed"].copy()
+        self.users = len(self.user_of)
+        self.row_of = np.full(int(self.user_of.max(initial=-1)) + 1, -1, np.int32)
+        self.row_of[self.user_of] = np.arange(self.users)
+        self.count = int(np.minimum(self.pushed, self.per_user).sum())
+
+    def _rows(self, users: NDArray[np.integer]) -> Slots:
+        """The row of each user; who is new gets one."""
+        self.row_of = grown(self.row_of, int(users.max(initial=-1)) + 1, fill=-1)
+        new = np.unique(users[self.row_of[users] < 0])
+        self.user_of = grown(self.user_of, self.users + len(new))
+        self.pushed = grown(self.pushed, self.users + len(new))
+        self.row_of[new] = np.arange(self.users, self.users + len(new))
+        self.user_of[self.users : self.users + len(new)] = new
+        self.users += len(new)
+        rows: Slots = self.row_of[users].astype(np.int64)
+        return rows
+
+
+class StratifiedReservoir(Stratified):
+    """A uniform sample of all posts of every user, ``per_user`` of them."""
+
+    is_reservoir = True
