@@ -1,13 +1,18 @@
 """Small benchmarks with pictures that can be learned from, and games with them."""
 
+import hashlib
+import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell
 from firehose.classic.methods import Protocol
+from firehose.data.pictures import files
 from firehose.data.pictures.files import DataSet, Pictures
 from firehose.data.pictures.tasks import BENCHMARKS, Benchmark
 
@@ -30,6 +35,31 @@ def ten_classes() -> DataSet:
 
 
 DATA = ten_classes()
+
+
+def idx_bytes(values: NDArray[Any]) -> bytes:
+    """An idx file with these bytes."""
+    head = struct.pack(f">2xBB{values.ndim}I", 8, values.ndim, *values.shape)
+    return head + values.tobytes()
+
+
+IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+LABELS = np.array([7, 1], np.uint8)
+SMALLEST = DataSet(
+    Pictures(IMAGES.reshape(2, 12), LABELS), Pictures(IMAGES[::-1].reshape(2, 12), LABELS[::-1])
+)
+
+
+def write_mnist(folder: Path, monkeypatch: pytest.MonkeyPatch, data: DataSet = SMALLEST) -> Path:
+    """Write files with the names of MNIST's into ``folder/raw``, and publish their checksums."""
+    arrays = (data.train.pixels, data.train.classes, data.test.pixels, data.test.classes)
+    contents = dict(zip(files.SUMS["mnist"], map(idx_bytes, arrays), strict=True))
+    (folder / "raw").mkdir()
+    for name, content in contents.items():
+        (folder / "raw" / name).write_bytes(content)
+    sums = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
+    monkeypatch.setitem(files.SUMS, "mnist", sums)
+    return folder
 
 
 def stay_at_home(monkeypatch: pytest.MonkeyPatch) -> None:

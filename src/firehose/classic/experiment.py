@@ -16,7 +16,8 @@ import firehose
 from firehose.classic.methods import METHODS, Protocol, in_order, in_words, parse
 from firehose.classic.run import Played, run
 from firehose.config import refuse_unknown
-from firehose.data.pictures.files import DataSet, read
+from firehose.data.pictures.corpus import read_data_set
+from firehose.data.pictures.files import DataSet
 from firehose.data.pictures.tasks import BENCHMARKS, make_tasks
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.round import Broken
@@ -115,7 +116,7 @@ def _play(cell: Cell, data: Path, protocol: Protocol) -> dict[str, Any]:
 
 @cache
 def _data(name: str, folder: Path) -> DataSet:
-    return read(name, folder)
+    return read_data_set(name, folder)
 
 
 def _name(cell: Cell, protocol: Protocol) -> str:

@@ -109,7 +109,7 @@ def make_parts(
 ) -> Parts:
     """The parts of a method."""
     name, optimizer = parse(method)
-    tone = tasks.standard if protocol.pixels == "standard" else Tone()
+    tone = Tone.standard(tasks.train_pixels) if protocol.pixels == "standard" else Tone()
     model = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed, tone, protocol.weights)
     width = tasks.pixels + 1
     rate = benchmark.rate if protocol.rate is None else protocol.rate

@@ -14,10 +14,9 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ from pydantic import ValidationError
 
 from firehose.batch import Batch, gather
 from firehose.data.post import USER_SPLITS
+from firehose.data.stream import BatchStream
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.storage.seals import File, Record, refuse_damage
@@ -150,48 +150,31 @@ class Split:
         )
 
 
-class Stream:
-    """Time-ordered batches of a split. ``position`` is the next post; ``seek`` moves there.
+class Stream(BatchStream):
+    """The posts of a split in time order, ``size`` at a time or by windows of time.
 
-    A batch is a number of posts, or what comes within so many hours, counted from 1970.
+    With ``hours``, a batch is what was posted within a window of that many hours; windows are
+    counted from 1970.
     """
 
     def __init__(self, split: Split, size: int, hours: float | None = None) -> None:
-        if size < 1:
-            raise FirehoseError(f"A batch of {size} posts is none; choose a size of at least 1.")
+        super().__init__(len(split), size)
         self.split = split
-        self.size = size
         self.window = None if hours is None else max(1, round(hours * 3_600_000))
-        self.position = 0
-
-    def seek(self, position: int) -> Self:
-        """Go on with post ``position``."""
-        if not 0 <= position <= len(self.split):
-            raise FirehoseError(
-                f"Cannot seek to post {position}: {self.split.name} has {len(self.split)} posts."
-            )
-        self.position = position
-        return self
 
     def __len__(self) -> int:
-        """The batches that are left."""
-        left = len(self.split) - self.position
         if self.window is None:
-            return (left + self.size - 1) // self.size
+            return (self.posts - self.position + self.size - 1) // self.size
         return len(np.unique(self.split.time[self.position :] // self.window))
 
-    def __iter__(self) -> Iterator[Batch]:
-        while self.position < len(self.split):
-            start = self.position
-            self.position = self._stop(start)
-            yield self.split.between(start, self.position)
-
     def _stop(self, start: int) -> int:
-        """Where the batch that begins at ``start`` ends."""
         if self.window is None:
-            return min(start + self.size, len(self.split))
+            return min(start + self.size, self.posts)
         end = (int(self.split.time[start]) // self.window + 1) * self.window
         return int(np.searchsorted(self.split.time, end))
+
+    def _batch(self, start: int, stop: int) -> Batch:
+        return self.split.between(start, stop)
 
 
 class Corpus:

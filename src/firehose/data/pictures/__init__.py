@@ -1,1 +1,1 @@
-"""Pictures as posts: MNIST, Fashion-MNIST, CIFAR-10, and the tasks made of them."""
+"""Pictures as posts: MNIST, Fashion-MNIST, CIFAR-10, and the tasks made from them."""

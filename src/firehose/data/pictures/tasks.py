@@ -1,6 +1,6 @@
 """Streams of tasks made from a data set, as Aljundi et al. (2019) made them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -8,20 +8,24 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.data.pictures.files import CLASSES, DataSet, Pictures
-from firehose.models.perceptron import Tone
+from firehose.data.stream import BatchStream
 
 Order = Literal["fixed", "random"]  # of tasks
 
 
 class Benchmark(NamedTuple):
-    """A data set, and how it becomes tasks."""
+    """A data set, and how tasks are made of it.
+
+    Disjoint tasks have classes of their own; permuted ones have all classes, and the pixels of
+    each task are put in another order.
+    """
 
     title: str
-    data: str
+    data: str  # the name of the data set
     kind: Literal["disjoint", "permuted"]
     tasks: int
-    samples: int  # of each task, drawn at random
-    rate: float
+    samples: int  # training pictures of each task, drawn at random
+    rate: float  # of plain gradient descent
 
 
 BENCHMARKS = {
@@ -35,7 +39,7 @@ BENCHMARKS = {
 
 
 class Images(Batch):
-    """Posts of the same length: a matrix, with a row for each."""
+    """A batch of posts of the same length, so that the tokens are a matrix with a row for each."""
 
     def select(self, posts: NDArray[np.integer]) -> Self:
         """These posts, in this order."""
@@ -45,51 +49,68 @@ class Images(Batch):
         return self.of(matrix[posts], self.user[posts], self.time[posts], self.words[posts])
 
     def rows(self, longest: int) -> dict[str, NDArray[Any]]:
-        """A row for each post in every column; they are as long as the memory is wide."""
+        """Every column with a row for each post; all posts must be ``longest`` tokens long."""
         matrix = self.tokens.reshape(len(self), longest)
         return {"tokens": matrix, "user": self.user, "time": self.time, "words": self.words}
 
     @classmethod
     def of_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
-        """The way back."""
+        """The posts that :meth:`rows` was called on."""
         return cls.of(*(rows[name] for name in ("tokens", "user", "time", "words")))
 
     @classmethod
     def of(cls, matrix: NDArray[np.uint8], *columns: NDArray[Any]) -> Self:
-        """From a row for each post, and the other columns."""
+        """Posts from a matrix ``[posts, tokens]`` and the columns user, time and words."""
         posts, width = matrix.shape
         return cls(matrix.reshape(-1), np.arange(posts + 1, dtype=np.int64) * width, *columns)
 
 
+class PictureStream(BatchStream):
+    """The training pictures, task after task, in batches that do not mix tasks."""
+
+    def __init__(self, tasks: Sequence[Images], size: int) -> None:
+        self._tasks = tasks
+        self._ends = np.cumsum([len(pictures) for pictures in tasks], dtype=np.int64)
+        super().__init__(int(self._ends[-1]), size)
+
+    def __len__(self) -> int:
+        left = np.diff(self._ends.clip(self.position), prepend=self.position)  # in each task
+        return int((-(-left // self.size)).sum())
+
+    def _stop(self, start: int) -> int:
+        return min(start + self.size, int(self._ends[self._task_of(start)]))
+
+    def _batch(self, start: int, stop: int) -> Images:
+        task = self._task_of(start)
+        first = int(self._ends[task]) - len(self._tasks[task])
+        return self._tasks[task].select(np.arange(start - first, stop - first))
+
+    def _task_of(self, position: int) -> int:
+        return int(np.searchsorted(self._ends, position, side="right"))
+
+
 class Tasks(NamedTuple):
-    """What each task is learned from, and tested on."""
+    """The pictures that each task is learned from, and those it is tested on."""
 
     train: list[Images]
     test: list[Images]
-    whole: NDArray[np.uint8]  # the pixels of all training pictures of the data set
+    train_pixels: NDArray[np.uint8]  # [pictures, pixels], all training pictures of the data set
 
-    def stream(self, size: int) -> Iterator[Batch]:
-        """Task after task, in batches that do not mix them."""
-        for posts in self.train:
-            for start in range(0, len(posts), size):
-                yield posts.select(np.arange(start, min(start + size, len(posts))))
-
-    @property
-    def standard(self) -> Tone:
-        """With it, the data set's pixels have a mean of 0 and a deviation of 1."""
-        return Tone.standard(self.whole)
+    def stream(self, size: int) -> PictureStream:
+        """Task after task, in batches of ``size`` pictures that do not mix tasks."""
+        return PictureStream(self.train, size)
 
     @property
     def pixels(self) -> int:
-        """Of a picture."""
+        """How many pixels a picture has."""
         return int(self.train[0].lengths[0]) - 1
 
 
 def make_tasks(benchmark: Benchmark, data: DataSet, seed: int, order: Order = "fixed") -> Tasks:
-    """The tasks; the seed decides which pictures are seen, and in what order.
+    """Make the tasks; the seed decides which pictures are seen, and in what order.
 
-    The permutations are the same for every seed, and the first one's is none. In random order,
-    the seed decides which task comes when.
+    The permutations of the pixels are the same for every seed, and the first task's pixels stay in
+    their order. With ``order="random"`` the seed also decides the order of the tasks.
     """
     generator = np.random.default_rng([seed, 1])
     shuffled = np.random.default_rng(0)
@@ -113,7 +134,7 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int, order: Order = "f
 
 
 def as_posts(pictures: Pictures, task: int) -> Images:
-    """A picture is a post of its task: its pixels, and last its class."""
+    """Each picture as a post by user ``task``, whose tokens are the pixels and last the class."""
     posts = len(pictures.classes)
     return Images.of(
         np.column_stack([pictures.pixels, pictures.classes]),
