@@ -114,6 +114,47 @@ class Batch:
         return made.with_columns(per_post, per_token) if per_post or per_token else made
 
 
+class UniformBatch(Batch):
+    """A batch of posts of the same length: the tokens are a matrix with a row for each post."""
+
+    @classmethod
+    def from_matrix(cls, matrix: NDArray[Any], *columns: NDArray[Any]) -> Self:
+        """Posts from a matrix ``[posts, tokens]`` and the columns user, time and words."""
+        posts, width = matrix.shape
+        return cls(matrix.reshape(-1), np.arange(posts + 1, dtype=np.int64) * width, *columns)
+
+    def select(self, indices: NDArray[np.integer]) -> Self:
+        """The posts of these indices, in this order."""
+        if not len(self):
+            return self
+        if self.per_post or self.per_token:
+            return super().select(indices)
+        matrix = self.tokens.reshape(len(self), -1)
+        rest = (self.user[indices], self.time[indices], self.words[indices])
+        return self.from_matrix(matrix[indices], *rest)
+
+    def to_rows(self, max_tokens: int) -> dict[str, NDArray[Any]]:
+        """Every column as an array with a row for each post; all have ``max_tokens`` tokens."""
+        if self.per_token:
+            return super().to_rows(max_tokens)
+        return {
+            "tokens": self.tokens.reshape(len(self), max_tokens),
+            "user": self.user,
+            "time": self.time,
+            "words": self.words,
+            **{f"post.{name}": column for name, column in self.per_post.items()},
+        }
+
+    @classmethod
+    def from_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
+        """The batch that ``to_rows`` made rows of."""
+        if "length" in rows:
+            return super().from_rows(rows)
+        made = cls.from_matrix(*(rows[name] for name in ("tokens", "user", "time", "words")))
+        per_post = {name[5:]: rows[name] for name in rows if name.startswith("post.")}
+        return made.with_columns(per_post) if per_post else made
+
+
 def _joined(tables: Sequence[Columns]) -> dict[str, NDArray[Any]]:
     """The columns that all tables have, one table after another."""
     names = [name for name in tables[0] if all(name in table for table in tables)]

@@ -58,7 +58,9 @@ def code_version() -> str:
     files = [file for each in found for file in ([each] if each.is_file() else each.rglob("*.py"))]
     parts = hashlib.sha256()
     for file in sorted(files):
-        parts.update(f"{file.relative_to(home)}\n{_bare(file.read_text(encoding='utf-8'))}".encode())
+        parts.update(
+            f"{file.relative_to(home)}\n{_bare(file.read_text(encoding='utf-8'))}".encode()
+        )
     return parts.hexdigest()[:16]
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
-from firehose.game.account import seen
-from firehose.game.settings import Training
+from firehose.game.run import read_progress
 from firehose.interrupts import Request, stop_requests
 from firehose.machine import cores, gpus
 from firehose.progress import measure, say
@@ -50,35 +49,22 @@ class Working:
     """A job with the process that does it."""
 
     job: Job
-    commands: list[list[str]]
     slot: Slot
     process: subprocess.Popen[bytes] = field(init=False)
     begun: float = field(default_factory=time.monotonic)
-    said: int = 0  # bytes of its log before its last command
+    said: int = 0  # bytes of its log before it was started
 
-    def next(self) -> None:
-        """Start the next of its commands."""
+    def __post_init__(self) -> None:
         with self.job.log.open("ab") as log:
             self.said = log.tell()
             self.process = subprocess.Popen(
-                program(self.commands.pop(0)),
+                program(self.job.left()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self.slot.environment(self.job),
                 start_new_session=True,  # Ctrl-C reaches us, and we tell them
             )
-
-    def share(self) -> float:
-        """How much of it is done: posts of a game, epochs of a training."""
-        job = self.job
-        if job.kind == "play":
-            posts = job.corpus.manifest.posts["train"]
-            return seen(job.folder) / posts if (job.folder / "paid.f32").is_file() else 0.0
-        said = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        epochs = sum(line.startswith("epoch ") for line in said)
-        training: Training = getattr(job.settings, job.kind)
-        return min(epochs / training.epochs, 1.0)
 
     def is_beaten(self) -> bool:
         """Whether it failed because another process is at the same job, or has done it."""
@@ -116,7 +102,9 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
 
 def _standing(ended: int, working: Sequence[Working]) -> tuple[float, str]:
     """The jobs that are done, parts of them included, and which are going on."""
-    shares = [(each.job.name.rpartition("-")[0], each.share()) for each in working]
+    shares = [
+        (each.job.name.rpartition("-")[0], read_progress(each.job.folder)) for each in working
+    ]
     notes = ", ".join(f"{name} {share:.0%}" for name, share in shares)
     return ended + sum(share for _, share in shares), notes
 
@@ -141,16 +129,12 @@ def _finish(
                     yield job, working
                     continue
                 write_whole(job.recipe, job.settings.to_toml().encode())
-                working.append(Working(job, job.left(), idle.pop()))
-                working[-1].next()
+                working.append(Working(job, idle.pop()))
             time.sleep(LOOK)
             if request.made:
                 raise Stopped("Stopped; the same command goes on from there.")
             yield None, working
             for each in [w for w in working if w.process.poll() is not None]:
-                if each.process.returncode == 0 and each.commands:
-                    each.next()
-                    continue
                 working.remove(each)
                 idle.append(each.slot)
                 if each.is_beaten():

@@ -5,110 +5,119 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from firehose.config import merge, read_recipe
+from firehose.config import merge, nested, read_recipe
 from firehose.data.corpus import Corpus
+from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
-from firehose.game.settings import Settings
-from firehose.methods.learners.all import make_learner
+from firehose.game.folder import AnyCorpus, RunCard, read_run
+from firehose.game.settings import Kind, Settings
+from firehose.machine import code_version
 from firehose.models.device import Compute
-from firehose.plugins import checksum
+from firehose.plugins import checksum, own_kinds
 
 # Settings that a pretrained model hands on to all that begin with it.
-PRETRAINED = ("model.shape.", "model.longest", "pretrain.", "compute.")
+PRETRAINED = ("model.shape.", "model.max_tokens", "pretrain.", "compute.")
 
 
 @dataclass(frozen=True)
 class Job:
     """One training or one game."""
 
-    kind: Literal["pretrain", "offline", "play"]
+    kind: Kind
     settings: Settings
-    corpus: Corpus
+    corpus: AnyCorpus
     store: Path  # the folder of all jobs
     start: "Job | None" = None  # makes the model that this one begins with
+    older: str | None = None  # the folder of the same job, done by another version of the code
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """All that its result depends on."""
-        tables, files = self.settings.public(), self.corpus.manifest.files
-        model = dict(tables["model"])
-        if self.kind == "pretrain":
-            del model["architecture"]
-        identity = {
+        """All that its result depends on, but the code."""
+        tables = self.settings.public()
+        identity: dict[str, Any] = {
             "kind": self.kind,
-            "corpus": {name: f.sha256 for name, f in files.items() if name != "config.toml"},
-            "start": self.start.key if self.start else None,
-            "model": model,
+            "corpus": self.corpus.seal(),
+            "start": self.start.identity if self.start else None,
             self.kind: tables[self.kind],
         }
+        if isinstance(self.corpus, PictureCorpus):
+            identity["perceptron"] = tables["perceptron"]
+        else:
+            identity["model"] = dict(tables["model"])
+            if self.kind == "pretrain":
+                del identity["model"]["architecture"]
         if self.settings.compute != Compute():
             identity["compute"] = tables["compute"]
-        learner = self.settings.play.learner
-        if self.kind == "play" and ":" in learner:
-            identity["learner"] = checksum(learner, "learner")
+        if self.kind == "play":
+            identity["plugins"] = {own: checksum(own) for own in own_kinds(tables["play"])}
         return identity
 
     @cached_property
     def key(self) -> str:
-        """A short name for the identity."""
-        text = json.dumps(self.identity, sort_keys=True)
+        """A short name for the identity and the code."""
+        text = json.dumps([self.identity, code_version()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def seed(self) -> int:
-        """Of everything random in it."""
+        """The seed of everything random in it."""
         seed: int = getattr(self.settings, self.kind).seed
         return seed
 
     @cached_property
-    def name(self) -> str:
-        """For people and folders."""
+    def label(self) -> str:
+        """What is run, for people and folders, without the key."""
         play, architecture = self.settings.play, self.settings.model.architecture
-        learner = play.learner.rpartition(":")[2]
+        learner = play.learner.kind.rpartition(":")[2]
         parts = {
             "pretrain": ["pretrain"],
             "offline": ["offline", architecture],
-            "play": [learner, play.optimizer, f"{play.steps}-steps"],
+            "play": [learner, play.optimizer.kind.rpartition(":")[2], f"{play.steps}-steps"],
         }[self.kind]
-        return "-".join([*parts, f"seed-{self.seed}", self.key])
+        if isinstance(self.corpus, PictureCorpus):
+            parts = [self.corpus.name, *parts]
+        return "-".join([*parts, f"seed-{self.seed}"])
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.older or f"{self.label}-{self.key}"
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """The settings that it depends on, by their dotted names, as texts; without the seed."""
-        names = ("model", self.kind, "compute", *(["pretrain"] if self.start else []))
+        """The settings that it depends on, by their dotted names, as texts; without the seed.
+
+        The kind of a plug-in has two names: ``play.learner`` is short for ``play.learner.kind``.
+        """
+        pictures = isinstance(self.corpus, PictureCorpus)
+        names = ["pictures", "perceptron"] if pictures else ["model", "compute"]
+        names += [self.kind, *(["pretrain"] if self.start else [])]
         tables = {name: self.settings.public()[name] for name in names}
         flat = dict(_flat(tables))
         del flat[f"{self.kind}.seed"]
-        return {"kind": self.kind} | flat
+        kinds = {name[:-5]: value for name, value in flat.items() if name.endswith(".kind")}
+        return {"kind": self.kind} | flat | kinds
 
     @property
     def folder(self) -> Path:
-        """Where its result is."""
+        """The folder of its run."""
         return self.store / self.name
-
-    @property
-    def model(self) -> Path:
-        """Where the model it makes is."""
-        return self.folder if self.kind == "pretrain" else self.folder / "model"
 
     @property
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        last = {"pretrain": "model.json", "offline": "users.parquet", "play": "result.json"}
-        return (self.folder / last[self.kind]).is_file()
+        return (self.folder / "result.json").is_file()
 
     @property
     def checkpoints(self) -> Path:
         """Where its state is while it is being done."""
-        if self.kind == "play":
-            return self.folder / "checkpoints"
-        return self.model.parent / f"{self.model.name}.training"
+        return self.folder / "checkpoints"
 
     @property
     def recipe(self) -> Path:
@@ -117,27 +126,41 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What it said."""
+        """What it printed."""
         return self.store / f"{self.name}.log"
 
-    def commands(self) -> list[list[str]]:
-        """What does it, one after another."""
-        corpus, recipe = str(self.corpus.path), ["--recipe", str(self.recipe)]
-        begin = ["--from", str(self.start.model)] if self.start else []
-        out = self.folder if self.kind == "play" else self.model
-        make = [self.kind, corpus, *begin, *recipe, "--out", str(out)]
-        if self.kind != "offline":
-            return [make]
-        values = ["--out", str(self.folder / "users.parquet")]
-        device = ["--device", self.settings.compute.device]
-        return [make, ["evaluate", str(self.model), corpus, *device, *values]]
+    def command(self) -> list[str]:
+        """The command that does it."""
+        begin = ["--from", str(self.start.folder)] if self.start else []
+        recipe = ["--recipe", str(self.recipe)]
+        return [self.kind, str(self.corpus.path), *begin, *recipe, "--out", str(self.folder)]
 
-    def left(self) -> list[list[str]]:
-        """What is left of that after an earlier attempt; a training goes on by itself."""
-        if self.kind == "play" and (self.folder / "run.json").is_file():
-            return [["resume", str(self.folder)]]
-        trained = self.kind == "offline" and (self.model / "model.json").is_file()
-        return self.commands()[int(trained) :]
+    def left(self) -> list[str]:
+        """The command that does what an earlier attempt has left."""
+        if (self.folder / "run.json").is_file():
+            return ["resume", str(self.folder), "--corpus", str(self.corpus.path)]
+        return self.command()
+
+    def done_before(self) -> "Job | None":
+        """The same job as done by another version of the code, the newest, if there is any."""
+        same = [
+            recipe.with_suffix("")
+            for recipe in self.store.glob(f"{self.label}-*.toml")
+            if recipe != self.recipe and recipe.read_text() == self.settings.to_toml()
+        ]
+        done = [folder for folder in same if (folder / "result.json").is_file()]
+        fitting = [folder for folder in done if self._is_of(read_run(folder))]
+        if not fitting:
+            return None
+        newest = max(fitting, key=lambda folder: (folder / "result.json").stat().st_mtime)
+        return replace(self, older=newest.name)
+
+    def _is_of(self, card: RunCard) -> bool:
+        """Whether a run with the same settings had the same corpus and files of the user's."""
+        plugins = {kind: place.seal for kind, place in card.plugins.items()}
+        return card.corpus.seal == self.corpus.seal() and plugins == self.identity.get(
+            "plugins", {}
+        )
 
 
 def program(command: list[str]) -> list[str]:
@@ -151,7 +174,7 @@ def spelled(command: list[str]) -> str:
 
 
 def make_jobs(
-    experiment: Experiment, corpus: Corpus, scale: str | Path, seeds: int, store: Path
+    experiment: Experiment, corpus: str | Path | Corpus, scale: str | Path, seeds: int, store: Path
 ) -> list[Job]:
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
     base = read_recipe(scale)
@@ -159,28 +182,42 @@ def make_jobs(
     jobs = []
     for runs in experiment.runs:
         for combination in runs.combinations():
-            start = None
-            if corpus.manifest.posts.get("pretrain"):
-                shared = {n: value for n, value in combination.items() if n.startswith(PRETRAINED)}
-                start = Job("pretrain", _settings(base, shared, origin), corpus, store)
             for seed in range(seeds):
                 seeded = combination | {f"{runs.kind}.seed": seed}
-                settings = _settings(base, seeded, origin)
-                if runs.kind == "play":
-                    play = settings.play
-                    make_learner(play.learner, play.step_size)  # or say what is wrong with it
-                jobs.append(Job(runs.kind, settings, corpus, store, start))
+                settings = _settings(base, seeded, corpus, origin)
+                own = _corpus_of(settings, corpus)
+                start = None
+                if isinstance(own, Corpus) and own.manifest.posts.get("pretrain"):
+                    shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
+                    start = Job("pretrain", _settings(base, shared, corpus, origin), own, store)
+                jobs.append(Job(runs.kind, settings, own, store, start))
     return jobs
 
 
-def _settings(base: Mapping[str, Any], combination: Mapping[str, Any], origin: str) -> Settings:
-    """Those of a scale, but for some that are given by their dotted names."""
+def _corpus_of(settings: Settings, corpus: str | Path | Corpus) -> AnyCorpus:
+    """The corpus that a job is played on: the one there is, or tasks made of its pictures."""
+    if settings.pictures is None:
+        return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+    path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
+    return PictureCorpus(path, settings.pictures, settings.play.seed)
+
+
+def _settings(
+    base: Mapping[str, Any],
+    combination: Mapping[str, Any],
+    corpus: str | Path | Corpus,
+    origin: str,
+) -> Settings:
+    """The settings of a scale, but for some that are given by their dotted names.
+
+    The value ``"{users}"`` stands for the number of users of the corpus.
+    """
     values = dict(base)
     for name, value in combination.items():
-        nested: Any = value
-        for part in reversed(name.split(".")):
-            nested = {part: nested}
-        values = merge(values, nested)
+        known = (
+            corpus.manifest.users if value == "{users}" and isinstance(corpus, Corpus) else value
+        )
+        values = merge(values, nested(name, known))
     return Settings.of(values, origin)
 
 

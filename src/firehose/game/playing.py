@@ -1,24 +1,11 @@
 """The work of a run that plays: rounds, their log, and in the end the result."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from firehose.data.corpus import Corpus
-from firehose.data.pictures.corpus import PictureCorpus
-from firehose.errors import FirehoseError
-from firehose.game.assembly import Game, make_game
-from firehose.game.folder import AnyCorpus, RunCard, open_any
+from firehose.game.assembly import Game
+from firehose.game.folder import AnyCorpus, RunCard
 from firehose.game.log import Log
-from firehose.game.outcome import Outcome
-from firehose.game.run import begin
-from firehose.game.scoring import score_final_model
 from firehose.game.settings import Settings
-from firehose.models.personal import Personal
-from firehose.progress import say
 
 
 class Playing:

@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.folder import AnyCorpus, RunCard, make_card, open_corpus_of, read_run, run_settings
+from firehose.game.folder import (
+    AnyCorpus,
+    RunCard,
+    make_card,
+    open_corpus_of,
+    read_run,
+    run_settings,
+)
 from firehose.game.round import Broken
 from firehose.game.settings import Kind, Settings
 from firehose.interrupts import stop_requests
@@ -79,9 +86,7 @@ def begin(
 ) -> Any:
     """Begin a run in a new folder, and carry it out to its result."""
     folder = Path(out)
-    card = make_card(
-        folder, kind, corpus, settings, start, split, checkpoint_every, tensorboard
-    )
+    card = make_card(folder, kind, corpus, settings, start, split, checkpoint_every, tensorboard)
     work = make_work(folder, card, corpus, settings, start)  # or say what is wrong before writing
     if folder.exists():
         if not (folder / "run.json").is_file():
@@ -98,9 +103,7 @@ def begin(
     return _carry_out(folder, card, work, lambda: make_work(folder, card, corpus, work.settings))
 
 
-def resume(
-    run: str | Path, previous: bool = False, corpus: str | Path | None = None
-) -> Any:
+def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = None) -> Any:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped.
 
     With ``previous``, from the checkpoint before it. ``corpus`` says where the corpus is now, if it

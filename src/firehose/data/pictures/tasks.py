@@ -1,12 +1,12 @@
 """Streams of tasks made from a data set, as Aljundi et al. (2019) made them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.batch import Batch
+from firehose.batch import UniformBatch
 from firehose.data.pictures.files import CLASSES, DataSet, Pictures
 from firehose.data.stream import BatchStream
 
@@ -38,37 +38,10 @@ BENCHMARKS = {
 }
 
 
-class Images(Batch):
-    """A batch of posts of the same length, so that the tokens are a matrix with a row for each."""
-
-    def select(self, posts: NDArray[np.integer]) -> Self:
-        """These posts, in this order."""
-        if not len(self):
-            return self
-        matrix = self.tokens.reshape(len(self), -1)
-        return self.of(matrix[posts], self.user[posts], self.time[posts], self.words[posts])
-
-    def rows(self, longest: int) -> dict[str, NDArray[Any]]:
-        """Every column with a row for each post; all posts must be ``longest`` tokens long."""
-        matrix = self.tokens.reshape(len(self), longest)
-        return {"tokens": matrix, "user": self.user, "time": self.time, "words": self.words}
-
-    @classmethod
-    def of_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
-        """The posts that :meth:`rows` was called on."""
-        return cls.of(*(rows[name] for name in ("tokens", "user", "time", "words")))
-
-    @classmethod
-    def of(cls, matrix: NDArray[np.uint8], *columns: NDArray[Any]) -> Self:
-        """Posts from a matrix ``[posts, tokens]`` and the columns user, time and words."""
-        posts, width = matrix.shape
-        return cls(matrix.reshape(-1), np.arange(posts + 1, dtype=np.int64) * width, *columns)
-
-
 class PictureStream(BatchStream):
     """The training pictures, task after task, in batches that do not mix tasks."""
 
-    def __init__(self, tasks: Sequence[Images], size: int) -> None:
+    def __init__(self, tasks: Sequence[UniformBatch], size: int) -> None:
         self._tasks = tasks
         self._ends = np.cumsum([len(pictures) for pictures in tasks], dtype=np.int64)
         super().__init__(int(self._ends[-1]), size)
@@ -80,7 +53,7 @@ class PictureStream(BatchStream):
     def _stop(self, start: int) -> int:
         return min(start + self.size, int(self._ends[self._task_of(start)]))
 
-    def _batch(self, start: int, stop: int) -> Images:
+    def _batch(self, start: int, stop: int) -> UniformBatch:
         task = self._task_of(start)
         first = int(self._ends[task]) - len(self._tasks[task])
         return self._tasks[task].select(np.arange(start - first, stop - first))
@@ -92,8 +65,8 @@ class PictureStream(BatchStream):
 class Tasks(NamedTuple):
     """The pictures that each task is learned from, and those it is tested on."""
 
-    train: list[Images]
-    test: list[Images]
+    train: list[UniformBatch]
+    test: list[UniformBatch]
     train_pixels: NDArray[np.uint8]  # [pictures, pixels], all training pictures of the data set
 
     def stream(self, size: int) -> PictureStream:
@@ -122,8 +95,8 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int, order: Order = "f
         kinds = [(places, classes) for places in (plain, *others)]
     if order == "random":
         kinds = [kinds[task] for task in np.random.default_rng([seed, 3]).permutation(len(kinds))]
-    train: list[Images] = []
-    test: list[Images] = []
+    train: list[UniformBatch] = []
+    test: list[UniformBatch] = []
     for task, (places, wanted) in enumerate(kinds):
         seen, held_out = (np.flatnonzero(np.isin(part.classes, wanted)) for part in data)
         chosen = seen[generator.permutation(len(seen))[: benchmark.samples]]
@@ -133,10 +106,10 @@ def make_tasks(benchmark: Benchmark, data: DataSet, seed: int, order: Order = "f
     return Tasks(train, test, data.train.pixels)
 
 
-def as_posts(pictures: Pictures, task: int) -> Images:
+def as_posts(pictures: Pictures, task: int) -> UniformBatch:
     """Each picture as a post by user ``task``, whose tokens are the pixels and last the class."""
     posts = len(pictures.classes)
-    return Images.of(
+    return UniformBatch.from_matrix(
         np.column_stack([pictures.pixels, pictures.classes]),
         np.full(posts, task, np.int32),
         np.zeros(posts, np.int64),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from firehose.batch import Batch
+from firehose.batch import Batch, UniformBatch
 from firehose.data.pictures.files import CLASSES
 from firehose.errors import FirehoseError
 from firehose.methods.buffers import Buffer
@@ -114,15 +114,19 @@ class Exemplars(Buffer):
         """Pending pictures, exemplars class by class, and their outputs."""
         batches = {str(kind): held for kind, held in self.chosen.items()}
         return {
-            "pending": [] if not self.pending else Batch.join(self.pending).to_rows(self.width),
+            "pending": []
+            if not self.pending
+            else UniformBatch.join(self.pending).to_rows(self.width),
             "chosen": {kind: held.to_rows(self.width) for kind, held in batches.items()},
             "outputs": {str(kind): outputs for kind, outputs in self.outputs.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.pending = [Batch.from_rows(state["pending"])] if state["pending"] else []
-        self.chosen = {int(kind): Batch.from_rows(rows) for kind, rows in state["chosen"].items()}
+        self.pending = [UniformBatch.from_rows(state["pending"])] if state["pending"] else []
+        self.chosen = {
+            int(kind): UniformBatch.from_rows(rows) for kind, rows in state["chosen"].items()
+        }
         self.outputs = {int(kind): outputs for kind, outputs in state["outputs"].items()}
 
 

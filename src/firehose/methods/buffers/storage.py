@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.batch import Batch
+from firehose.batch import Batch, UniformBatch
 from firehose.errors import FirehoseError
 from firehose.methods.buffers import BufferSettings
 
@@ -52,6 +52,7 @@ class Columns:
         """Take over the columns that ``state`` returned."""
         names = [name for name in state if name.startswith("column.")]
         self.rows = {name.removeprefix("column."): state[name].copy() for name in names}
+        self.kind = Batch if "length" in self.rows else UniformBatch
 
 
 def grown(array: NDArray[Any], needed: int, fill: int = 0) -> NDArray[Any]:
