@@ -113,6 +113,17 @@ def nested(name: str, value: Any) -> dict[str, Any]:
     return tables
 
 
+def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested tables by their dotted names: the opposite of ``nested``."""
+    flat: dict[str, Any] = {}
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
 def overrides(assignments: Sequence[str]) -> dict[str, Any]:
     """The tables that ``--set a.b=value`` assignments spell; values are TOML, or bare words."""
     tables: dict[str, Any] = {}

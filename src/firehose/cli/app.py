@@ -23,12 +23,12 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
 ]
-ModelPath = Annotated[Path, typer.Argument(help="A model's folder.")]
-ModelOut = Annotated[Path, typer.Option(help="Where the model goes.")]
-Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
-Every = Annotated[
-    float, typer.Option(min=0, help="Seconds between two checkpoints of the training.")
+ModelPath = Annotated[Path, typer.Argument(help="A model's folder, or that of its run.")]
+Start = Annotated[
+    Path | None, typer.Option("--from", help="A pretrained model to begin with, or its run.")
 ]
+Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
+Every = Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints.")]
 
 
 def given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:

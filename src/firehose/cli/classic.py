@@ -48,13 +48,16 @@ def run_benchmarks(
     data: Annotated[Path, typer.Option(help="A folder with the original files.")] = DATA,
     out: Annotated[Path, typer.Option(help="A folder for runs and report.")] = Path("classic"),
     seeds: Annotated[int, typer.Option(min=1, help="Each method so many times.")] = 3,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Games at a time (cores).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Games at a time (one for each core).")
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(help='As "ConGraD mixed"; several times. (the paper\'s eight)'),
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Of the protocol: --set memory=500")
+        list[str] | None,
+        typer.Option("--set", help="Any setting, as a.b=value: --set play.memory.posts=500"),
     ] = None,
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
@@ -69,20 +72,11 @@ def run_benchmarks(
 
     Example: `firehose classic run disjoint-mnist --seeds 3`
     """
-    from firehose.classic.experiment import play_all
-    from firehose.classic.methods import METHODS, Protocol
-    from firehose.classic.report import write
-    from firehose.classic.showing import PUBLISHED, table
-    from firehose.config import overrides
-    from firehose.progress import announce
-    from firehose.report.tables import terminal
+    from firehose.cli.experiments import report_experiment
+    from firehose.experiments.classic import METHODS, run_classic
 
-    names = list(PUBLISHED) if name == "all" else [name]
-    protocol = Protocol.of(overrides(assignments or ()), "the options")
-    found = play_all(names, data, out, seeds, protocol, jobs, method or list(METHODS))
     chosen = "".join(f' --method "{each}"' for each in method or ())
     changed = "".join(f" --set {assignment}" for assignment in assignments or ())
     command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}"
-    with announce("drawing"):
-        page = write(found, protocol, out / name, command)
-    show(terminal(table(found, names)), f"Look at {page}")
+    methods, told = method or list(METHODS), assignments or ()
+    report_experiment(run_classic(name, data, out, seeds, jobs, methods, told, command))

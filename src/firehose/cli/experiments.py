@@ -1,11 +1,14 @@
 """Reports: on one run, on several, on the experiments of the paper and any others."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firehose.cli.app import app, show
+
+if TYPE_CHECKING:
+    from firehose.experiments.reproduce import Reproduction
 
 
 @app.command()
@@ -56,6 +59,12 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time (one for each GPU, or core).")
     ] = None,
+    reuse_older: Annotated[
+        bool,
+        typer.Option(
+            "--reuse-older", help="Take runs of another version of the code, and mark them."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan, with hours and memory.")
     ] = False,
@@ -76,7 +85,6 @@ def reproduce(
     from firehose.errors import FirehoseError
     from firehose.experiments import reproduce as experiments
     from firehose.report.tables import terminal
-    from firehose.report.words import many
 
     if name == "list":
         show(terminal(experiments.listing()))
@@ -88,7 +96,18 @@ def reproduce(
         show(terminal(experiments.dry_run(schedule, jobs)))
         return
     command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}"
-    found = experiments.reproduce(name, corpus, out, scale, seeds, jobs, command)
+    found = experiments.reproduce(
+        name, corpus, out, scale, seeds, jobs, command, reuse_older=reuse_older
+    )
+    report_experiment(found)
+
+
+def report_experiment(found: "Reproduction") -> None:
+    """Print the tables of an experiment, and where its page is."""
+    from firehose.errors import FirehoseError
+    from firehose.report.tables import terminal
+    from firehose.report.words import many
+
     for part in found.parts:
         show(*map(terminal, part.tables()))
     show(f"Look at {found.page}")

@@ -9,23 +9,27 @@ from firehose.cli.app import (
     Assignments,
     CorpusPath,
     Every,
-    ModelOut,
     ModelPath,
     Recipe,
     Replace,
+    Start,
     app,
     given,
     show,
 )
+from firehose.cli.game import report_run
 
 if TYPE_CHECKING:
     from firehose.models.store import Trained
 
 
+RunOut = Annotated[Path, typer.Option(help="The folder of the run; the model is in it.")]
+
+
 @app.command()
 def pretrain(
     corpus: CorpusPath,
-    out: ModelOut,
+    out: RunOut,
     split: Annotated[
         str, typer.Option(help="The posts to train on: pretrain, or train.")
     ] = "pretrain",
@@ -37,8 +41,8 @@ def pretrain(
     """Train a user-agnostic model, for every later one to begin with.
 
     Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
-    epoch with the best validation perplexity are kept. Stopped or killed, the same command goes
-    on from its last checkpoint, to the same bits.
+    epoch with the best validation perplexity are kept. Stopped or killed, `firehose resume` goes
+    on from the last checkpoint, to the same bits.
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
@@ -48,16 +52,14 @@ def pretrain(
 
     keep_memory()
     settings = make_settings(recipe, assignments or ())
-    _trained(train(corpus, out, settings, split, replace, checkpoint_every), out)
+    report_run(train(corpus, out, settings, split, replace, checkpoint_every), out)
 
 
 @app.command()
 def offline(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: CorpusPath,
-    out: ModelOut,
-    start: Annotated[
-        Path | None, typer.Option("--from", help="A pretrained model to begin with.")
-    ] = None,
+    out: RunOut,
+    start: Start = None,
     architecture: Annotated[
         str | None, typer.Option(help="agnostic, encoder, decoder, or adapters (adapters).")
     ] = None,
@@ -68,7 +70,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Train a personal model on all training posts at once: the oracle no stream can give.
 
-    Many epochs, early stopping on validation posts, resumable as `firehose pretrain` is.
+    Many epochs; the best one on validation posts is kept. Resumable as `firehose pretrain` is.
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
@@ -79,7 +81,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     keep_memory()
     tables = given({"model": {"architecture": architecture}})
     settings = make_settings(recipe, assignments or (), **tables)
-    _trained(train(corpus, out, start, settings, replace, checkpoint_every), out)
+    report_run(train(corpus, out, settings, start, replace, checkpoint_every), out)
 
 
 @app.command()
@@ -208,14 +210,3 @@ def convert(
 
     turn(source, out, vocab_model, architecture, users, replace)  # type: ignore[arg-type]
     show(f"Made {out}")
-
-
-def _trained(trained: "Trained", out: Path) -> None:
-    from firehose.report.words import many
-
-    best = min(trained.origin["history"], key=lambda epoch: epoch["validation"])
-    users = f"{many(len(trained.model.users), 'user')}; " if trained.model.is_personal else ""
-    show(
-        f"{out}: {users}word perplexity {best['validation']:.1f} on validation posts after epoch "
-        f"{best['number']} of {len(trained.origin['history'])}."
-    )

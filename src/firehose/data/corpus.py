@@ -213,6 +213,21 @@ class Corpus:
         """Refuse a corpus whose files are missing or cut, or (``contents``) altered."""
         refuse_damage(self.path, self.manifest.files, contents, REMEDY)
 
+    def seal(self) -> str:
+        """A checksum of the contents: the same wherever, and from whichever paths, it was made."""
+        files = {n: f.sha256 for n, f in self.manifest.files.items() if n != "config.toml"}
+        return _seal(files)
+
+    def posts_of(self, split: str) -> Split:
+        """The posts of a split; raises FirehoseError where there are none."""
+        found = self.splits.get(split)
+        if found is None or not len(found):
+            raise FirehoseError(
+                f"{self.path} has no posts in {split!r}; prepare it with --pretrain-before, or "
+                "use others: --split train."
+            )
+        return found
+
     def stream(self, size: int = 256, hours: float | None = None) -> Stream:
         """The training posts in time order, ``size`` at a time, or by windows of time."""
         return Stream(self.splits["train"], size, hours)

@@ -17,14 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from firehose.data.corpus import Corpus
+from firehose.batch import Batch
+from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
+from firehose.game.assembly import make_model
 from firehose.game.evaluate import OTHERS
-from firehose.game.metrics import BUCKETS, EACH
-from firehose.game.scoring import AT_ONCE
+from firehose.game.folder import open_any
+from firehose.game.playing import POINTS
+from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
 from firehose.game.settings import Playing, Settings, Training, make_settings
-from firehose.methods.buffers.storage import BufferPlan
+from firehose.optim.rule import RULES
+from firehose.plugins import Choice
 from firehose.progress import track
 
 REPEATS = 5
@@ -56,11 +60,13 @@ def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
 
 
 def _kind(job: Job) -> tuple[str, int]:
-    return repr(_trained(job).model), _step_size(job)
+    settings = _trained(job)
+    model = settings.perceptron if settings.pictures else settings.model
+    return f"{model!r} {settings.pictures!r}", _step_size(job)
 
 
 def _trained(job: Job) -> Settings:
-    """With the architecture that is trained."""
+    """The settings with the architecture that is trained."""
     settings = job.settings
     if job.kind != "pretrain":
         return settings
@@ -92,48 +98,58 @@ def measure(job: Job, threads: int) -> Pace:
 
 
 def _reckon(job: Job, pace: Pace) -> Estimate:
-    posts = job.corpus.manifest.posts
-    held_out = posts["validation"] + posts["test"]
     if job.kind == "play":
-        play = job.settings.play
-        rounds = len(job.corpus.stream(play.posts, play.hours))
-        candidates = (play.steps + 1) * play.scored if play.optimizer == "congrad" else 0
-        seconds = rounds * (play.steps * pace.step + candidates * pace.score)
-        seconds += (posts["train"] + held_out + BUCKETS * EACH) * pace.score
-        room = _room(play.memory, job) + _room(play.validation, job)
+        return _reckon_game(job, pace)
+    assert isinstance(job.corpus, Corpus)
+    posts = job.corpus.manifest.posts
+    training: Training = getattr(job.settings, job.kind)
+    steps = -(-posts["train" if job.kind == "offline" else "pretrain"] // training.posts)
+    seconds = training.epochs * (steps * pace.step + posts["validation"] * pace.score)
+    seconds += posts["test"] * (1 + OTHERS) * pace.score * (job.kind == "offline")
+    return Estimate(job, seconds / 3600, pace.memory)
+
+
+def _reckon_game(job: Job, pace: Pace) -> Estimate:
+    play, corpus = job.settings.play, job.corpus
+    rounds = len(corpus.stream(play.posts, play.hours))
+    scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
+    seconds = rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
+    if isinstance(corpus, Corpus):
+        posts, users = corpus.manifest.posts, corpus.manifest.users
+        looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
+        width = 2 * job.settings.model.max_tokens + 18
     else:
-        training: Training = getattr(job.settings, job.kind)
-        steps = -(-posts["train" if job.kind == "offline" else "pretrain"] // training.posts)
-        seconds = training.epochs * (steps * pace.step + posts["validation"] * pace.score)
-        seconds += posts["test"] * (1 + OTHERS) * pace.score * (job.kind == "offline")
-        room = 0
-    return Estimate(job, seconds / 3600, pace.memory + room)
+        users, width = len(corpus.task_sizes), corpus.pixels + 17
+        looked_at = sum(corpus.task_sizes) + (POINTS + users) * sum(map(len, corpus.test))
+    buffers = [play.memory, getattr(play.optimizer, "validation", None)]
+    room = sum(_limit(each, users) for each in buffers if each is not None) * width
+    return Estimate(job, (seconds + looked_at * pace.score) / 3600, pace.memory + room)
 
 
-def _room(plan: BufferPlan, job: Job) -> int:
-    """The bytes of a full buffer."""
-    posts = (plan.per_user or 0) * job.corpus.manifest.users if plan.posts is None else plan.posts
-    return posts * (2 * job.settings.model.longest + 18)
+def _limit(settings: Choice, users: int) -> int:
+    """The posts of a full buffer."""
+    per_user, posts = (getattr(settings, name, None) for name in ("per_user", "posts"))
+    return int(posts if posts is not None else (per_user or 0) * users)
 
 
-def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
-    from firehose.models.personal import Personal
-    from firehose.optim.adam import Adam
+def _measured(path: str, settings: Settings, step_size: int) -> Pace:
+    corpus = open_any(path, settings)
+    model = make_model(corpus, settings)
+    if isinstance(corpus, Corpus) and model.users is not None:
+        model.users.take(np.arange(corpus.manifest.users), learn=True)
+    rule, generator = RULES.make(settings.play.rule, model), np.random.default_rng(0)
+    train = corpus.splits["train"] if isinstance(corpus, Corpus) else corpus.train[0]
+    take = train.batch if isinstance(train, Split) else train.select
 
-    model = Personal(settings.model, corpus.vocabulary.size)
-    model.move_to(settings.compute.place())
-    model.users.take(np.arange(corpus.manifest.users), learn=True)
-    adam = Adam(model, 1e-6)
-    train, generator = corpus.splits["train"], np.random.default_rng(0)
+    def some(count: int) -> Batch:
+        return take(generator.integers(0, len(train), count))
 
     def step() -> None:
-        adam.step(model.train().gradient(train.batch(_some(step_size))))
+        model.train()
+        rule.step(model.gradient(some(step_size)))
 
     def score() -> None:
-        model.pay(train.batch(_some(AT_ONCE)))
-
-    def _some(posts: int) -> np.ndarray:
-        return generator.integers(0, len(train), posts)
+        model.pay(some(AT_ONCE))
 
     seconds = _time(step), _time(score) / AT_ONCE
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -151,6 +167,5 @@ def _time(work: Callable[[], None]) -> float:
 
 
 if __name__ == "__main__":
-    _corpus, _recipe, _posts = sys.argv[1:]
-    _pace = _measured(Corpus(_corpus), make_settings(Path(_recipe)), int(_posts))
-    sys.stdout.write(json.dumps(_pace))
+    _path, _recipe, _posts = sys.argv[1:]
+    sys.stdout.write(json.dumps(_measured(_path, make_settings(Path(_recipe)), int(_posts))))

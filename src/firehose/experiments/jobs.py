@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from firehose.config import merge, nested, read_recipe
+from firehose.config import flattened, merge, nested, read_recipe
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
@@ -21,6 +21,7 @@ from firehose.machine import code_version
 from firehose.models.device import Compute
 from firehose.plugins import checksum, own_kinds
 
+USERS = "{users}"  # as a value in a recipe: the number of the corpus' users
 # Settings that a pretrained model hands on to all that begin with it.
 PRETRAINED = ("model.shape.", "model.max_tokens", "pretrain.", "compute.")
 
@@ -99,7 +100,7 @@ class Job:
         names = ["pictures", "perceptron"] if pictures else ["model", "compute"]
         names += [self.kind, *(["pretrain"] if self.start else [])]
         tables = {name: self.settings.public()[name] for name in names}
-        flat = dict(_flat(tables))
+        flat = {name: str(value) for name, value in flattened(tables).items()}
         del flat[f"{self.kind}.seed"]
         kinds = {name[:-5]: value for name, value in flat.items() if name.endswith(".kind")}
         return {"kind": self.kind} | flat | kinds
@@ -214,9 +215,7 @@ def _settings(
     """
     values = dict(base)
     for name, value in combination.items():
-        known = (
-            corpus.manifest.users if value == "{users}" and isinstance(corpus, Corpus) else value
-        )
+        known = corpus.manifest.users if value == USERS and isinstance(corpus, Corpus) else value
         values = merge(values, nested(name, known))
     return Settings.of(values, origin)
 
@@ -229,13 +228,3 @@ def with_starts(jobs: list[Job]) -> list[Job]:
             if each and found.setdefault(each.key, each).identity != each.identity:
                 raise FirehoseError(f"Two different jobs are called {each.key}.")
     return sorted(found.values(), key=lambda job: job.start is not None)
-
-
-def _flat(tables: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    flat = []
-    for name, value in tables.items():
-        if isinstance(value, Mapping):
-            flat += _flat(value, f"{prefix}{name}.")
-        else:
-            flat.append((prefix + name, str(value)))
-    return flat

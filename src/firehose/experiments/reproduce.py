@@ -1,18 +1,19 @@
 """Experiments from their recipes to a report."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from firehose.data.corpus import Corpus, open_corpus
+from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.calibrate import Estimate, estimate
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
-from firehose.experiments.recipe import known, read_experiments
+from firehose.experiments.recipe import Experiment, known, read_experiments
 from firehose.experiments.report import Part, write
 from firehose.experiments.showing import refuse_unclear
 from firehose.machine import cores, gpus
-from firehose.progress import announce
+from firehose.progress import announce, say
 from firehose.report.tables import Table
 from firehose.report.words import compact, many
 
@@ -28,8 +29,7 @@ class Reproduction(NamedTuple):
 class Schedule(NamedTuple):
     """What is to be done."""
 
-    corpus: Corpus
-    out: Path
+    out: Path  # the folder of the report
     parts: list[Part]
     jobs: list[Job]  # of all parts together, each once
 
@@ -53,45 +53,60 @@ class Schedule(NamedTuple):
 
 
 def make_schedule(
-    name: str | Path,
+    name: str | Path | Mapping[str, Experiment],
     corpus: Corpus | str | Path,
     out: str | Path = "reproduced",
     scale: str | Path = "laptop",
     seeds: int = 3,
+    reuse_older: bool = False,
 ) -> Schedule:
-    """The jobs of experiments; whatever is wrong with any of them is refused here."""
-    experiments, opened = read_experiments(name), open_corpus(corpus)
+    """The jobs of experiments; whatever is wrong with any of them is refused here.
+
+    With ``reuse_older``, what another version of the code has done is not done again.
+    """
+    experiments = name if isinstance(name, Mapping) else read_experiments(name)
     if seeds < 1:
         raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
     parts = []
     for each, experiment in experiments.items():
-        jobs = make_jobs(experiment, opened, scale, seeds, Path(out) / "runs")
+        jobs = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
         refuse_unclear(experiment, jobs)
-        parts.append(Part(each, experiment, jobs))
+        parts.append(Part(each, experiment, [_reused(job, reuse_older) for job in jobs]))
     jobs = with_starts([job for part in parts for job in part.jobs])
-    return Schedule(opened, Path(out), parts, jobs)
+    title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
+    return Schedule(Path(out) / title, parts, jobs)
+
+
+def _reused(job: Job, reuse_older: bool) -> Job:
+    """The job, or the same one as another version of the code has done it."""
+    before = None if job.is_done else job.done_before()
+    if before and not reuse_older:
+        say(
+            f"{before.name} was done by another version of Firehose and is done again; "
+            "--reuse-older takes it as it is, and marks it."
+        )
+    return before if before and reuse_older else job
 
 
 def reproduce(
-    name: str | Path,
+    name: str | Path | Mapping[str, Experiment],
     corpus: Corpus | str | Path,
     out: str | Path = "reproduced",
     scale: str | Path = "laptop",
     seeds: int = 3,
     jobs: int | None = None,
     command: str = "firehose.reproduce(…)",
+    reuse_older: bool = False,
 ) -> Reproduction:
     """Run an experiment, by name or from a TOML file, and report on it.
 
     Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``.
     """
-    schedule = make_schedule(name, corpus, out, scale, seeds)
+    schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older)
     failed = execute(schedule.jobs, jobs or schedule.at_once())
     with announce("drawing"):
-        page = write(
-            schedule.out / Path(name).stem, schedule.corpus, schedule.parts, failed, command
-        )
+        page = write(schedule.out, schedule.parts, failed, command)
     return Reproduction(page, schedule.parts, failed)
 
 

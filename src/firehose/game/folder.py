@@ -63,6 +63,12 @@ class RunCard(Record):
     checkpoint_every: float
     tensorboard: bool
 
+    def origin(self) -> dict[str, Any]:
+        """How a model was made, for its own card: nothing about where things lie."""
+        where = {"corpus": self.corpus.seal, "start": self.start and self.start.seal}
+        names = ("kind", "version", "code", "machine", "device", "split", "settings")
+        return {name: getattr(self, name) for name in names} | where
+
     def write(self, folder: Path) -> None:
         """Write ``run.json``."""
         text = json.dumps(self.model_dump(mode="json"), indent=1)

@@ -1,17 +1,17 @@
-"""What a run writes down as its rounds come."""
+"""The log of a game: a line for each round, and what each post cost."""
 
 import json
 import math
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from firehose.errors import FirehoseError
 from firehose.game.round import Round
 
 
 class Log:
-    """What is written as rounds come; cut to what a checkpoint knows when a run goes on."""
+    """The log of the rounds of a game; when a run goes on, it is cut to what its checkpoint knows."""
 
     def __init__(self, folder: Path, rounds: int, posts: int, tensorboard: bool = False) -> None:
         self.lines = folder / "rounds.jsonl"
@@ -30,7 +30,7 @@ class Log:
         self.board = _board(folder / "tensorboard", rounds) if tensorboard else None
 
     def add(self, number: int, played: Round) -> None:
-        """Write one down."""
+        """Write one round down."""
         lines, paid = self.files
         line = json.dumps(describe(number, played))
         lines.write(line.encode() + b"\n")
@@ -57,14 +57,16 @@ class Log:
         return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
 
     def flush(self) -> None:
-        """Let it be seen, and survive."""
+        """Hand what was written over to the operating system."""
         for file in self.files:
             file.flush()
         if self.board:
             self.board.flush()
 
-    def close(self) -> None:
-        """No more."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for file in self.files:
             file.close()
         if self.board:

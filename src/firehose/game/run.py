@@ -14,10 +14,11 @@
       result.json    what came of it; it appears last
 """
 
+import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,7 +43,7 @@ PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
 
 
 class Work(Protocol):
-    """What is done in a run's folder, unit by unit: the rounds of a game, the steps of a training."""
+    """What is done in a run's folder: the rounds of a game, or the steps of a training."""
 
     unit: str  # "round" or "step"
 
@@ -54,7 +55,7 @@ class Work(Protocol):
     def total(self) -> int:
         """Units in all."""
 
-    def units(self) -> Iterator[None]:
+    def units(self) -> Generator[None]:
         """Do the units that are left; yields after each."""
 
     def note(self) -> str:
@@ -160,8 +161,12 @@ def _advance(
     """Do the units that are left, or until so many are done, with checkpoints on the way."""
     saved = shown = time.monotonic()
     doing = {"play": "playing", "pretrain": "pretraining", "offline": "training"}[card.kind]
-    with measure(work.total, doing) as show, stop_requests() as request:
-        for _ in work.units():
+    with (
+        measure(work.total, doing) as show,
+        stop_requests() as request,
+        contextlib.closing(work.units()) as units,
+    ):
+        for _ in units:
             now = time.monotonic()
             show(work.done, work.note())
             if now - shown >= PROGRESS_EVERY:

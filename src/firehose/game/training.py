@@ -1,25 +1,27 @@
 """Training that sees every post many times: pretraining, and the offline oracle."""
 
+import copy
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from firehose.data.corpus import Corpus, open_corpus
+from firehose.game.evaluate import cross_costs
 from firehose.game.folder import RunCard
-from firehose.game.outcome import TrainingOutcome
 from firehose.game.run import begin
-from firehose.game.scoring import score
+from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Settings, Training
 from firehose.models.personal import Personal
 from firehose.models.store import Trained, from_pretrained, save
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.progress import say
+from firehose.report.tables import Table
 from firehose.storage.files import write_whole
 
 
@@ -87,7 +89,7 @@ class Fit:
         resolved = settings.model_copy(update={"model": model.plan})
         return cls(folder, card, corpus, resolved, model.move_to(settings.compute.find_device()))
 
-    def units(self) -> Iterator[None]:
+    def units(self) -> Generator[None]:
         """Take the steps that are left; yields after each."""
         size = self.training.posts
         while len(self.history) < self.training.epochs:
@@ -116,11 +118,11 @@ class Fit:
 
     def _end_epoch(self) -> None:
         """Note how the epoch went, and the weights if they are the best so far."""
-        validation = score(self.model, self.corpus.splits["validation"]).per_word()
+        validation = costs(self.model, self.corpus.splits["validation"], None).per_word()
         number, loss = len(self.history) + 1, float(np.mean(self.losses))
         epoch = Epoch(number, loss, validation, self.tokens, self.seconds)
         if all(validation < earlier.validation for earlier in self.history):
-            self.best = _copied(self.model.state())
+            self.best = copy.deepcopy(self.model.state())
         self.history.append(epoch)
         self.losses, self.tokens, self.seconds = [], 0, 0.0
         say(epoch.sentence())
@@ -162,14 +164,75 @@ class Fit:
         self.tokens, self.seconds = state["tokens"], state["seconds"]
         self.history = [Epoch(**epoch) for epoch in state["history"]]
 
-    def finish(self) -> TrainingOutcome:
-        """Save the model of the best epoch, and what came of it."""
+    def forget(self, user: int) -> dict[str, int]:
+        """Erase a user's vector and moments, also from the best weights; returns what there was."""
+        if self.best:
+            now = copy.deepcopy(self.model.state())
+            self.model.restore(self.best)
+            self.model.users.forget(user)
+            self.best = copy.deepcopy(self.model.state())
+            self.model.restore(now)
+        return {"vectors": int(self.model.users.forget(user))}
+
+    def finish(self) -> "TrainingOutcome":
+        """Save the model of the best epoch, score it on held-out posts, and say what came of it."""
         self.model.restore(self.best)
-        trained = Trained.of_corpus(self.model.eval(), self.corpus, origin(self.card))
+        trained = Trained.of_corpus(self.model.eval(), self.corpus, self.card.origin())
         save(trained, self.folder / "model", replace=True)
-        outcome = TrainingOutcome.of(self.folder, self.corpus, trained, self.history, self.card)
-        outcome.write(self.folder)
+        for split in ("validation", "test"):
+            paid = costs(self.model, self.corpus.splits[split], f"{split} posts")
+            write_costs(self.folder / f"{split}.f32", paid)
+        if self.model.is_personal and (crossed := cross_costs(self.model, self.corpus)):
+            write_costs(self.folder / "crossed.f32", crossed)
+        outcome = TrainingOutcome(self.history, self.steps_per_epoch)
+        text = json.dumps(outcome.public(), indent=1)
+        write_whole(self.folder / "result.json", f"{text}\n".encode())
         return outcome
+
+
+class TrainingOutcome(NamedTuple):
+    """What came of a training."""
+
+    history: list[Epoch]
+    steps_per_epoch: int
+
+    def best(self) -> Epoch:
+        """The epoch whose weights were kept."""
+        return min(self.history, key=lambda epoch: epoch.validation)
+
+    def tables(self) -> list[Table]:
+        """The result for people."""
+        rows = [
+            [str(epoch.number), f"{epoch.loss:.3f}", f"{epoch.validation:.1f}"]
+            + ["kept" if epoch == self.best() else ""]
+            for epoch in self.history
+        ]
+        heads = ["epoch", "nats a token, training", "word perplexity, validation", ""]
+        return [Table(heads, rows)]
+
+    @property
+    def compute(self) -> dict[str, float]:
+        """Gradient steps, tokens trained on, and seconds in all."""
+        return {
+            "gradient steps": len(self.history) * self.steps_per_epoch,
+            "tokens trained on": sum(epoch.tokens for epoch in self.history),
+            "seconds": sum(epoch.seconds for epoch in self.history),
+        }
+
+    def public(self) -> dict[str, Any]:
+        """As plain values."""
+        history = [epoch._asdict() for epoch in self.history]
+        return {
+            "history": history,
+            "steps_per_epoch": self.steps_per_epoch,
+            "compute": self.compute,
+        }
+
+    @classmethod
+    def read(cls, folder: Path) -> "TrainingOutcome":
+        """What a training that is over has left in its folder."""
+        found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        return cls([Epoch(**epoch) for epoch in found["history"]], found["steps_per_epoch"])
 
 
 def pretrain(

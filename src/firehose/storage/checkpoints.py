@@ -113,6 +113,11 @@ class Checkpoints:
         for newer in [each for each in self.numbers() if each > number]:
             shutil.rmtree(self._place(newer))
 
+    def drop_before(self, number: int) -> None:
+        """Remove those that are older."""
+        for older in [each for each in self.numbers() if each < number]:
+            shutil.rmtree(self._place(older))
+
     def drop_newest(self) -> None:
         """Forget the newest one, if there is one before it."""
         *earlier, newest = self.numbers() or [-1]

@@ -1,1 +1,0 @@
-"""The earlier benchmarks, with the same game: a task is a user, a picture is a post."""

@@ -1,0 +1,88 @@
+"""Forgetting a person: in a model, in a run, or in a corpus, and saying what was erased."""
+
+from pathlib import Path
+
+import numpy as np
+
+from firehose.data.corpus import Corpus
+from firehose.data.forget import forget_in_corpus
+from firehose.errors import FirehoseError
+from firehose.game.folder import RunCard, open_corpus_of, read_run, run_settings
+from firehose.game.outcome import Outcome
+from firehose.game.run import make_work
+from firehose.game.scoring import past_sample, seen
+from firehose.models.store import load, save
+from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import write_whole
+
+
+def forget(path: str | Path, user: str) -> dict[str, int]:
+    """Erase a user from a model's, a run's or a corpus's folder; returns how much of what.
+
+    No vector, moment, post, name or count of the user is left in it. A corpus is another one
+    afterwards: runs on the old one cannot go on with it.
+    """
+    folder = Path(path)
+    if (folder / "run.json").is_file():
+        return _forget_in_run(folder, user)
+    if (folder / "model.json").is_file():
+        return _forget_in_model(folder, user)
+    if (folder / "manifest.json").is_file():
+        return forget_in_corpus(folder, user)
+    raise FirehoseError(f"{folder} is neither a model, nor a run, nor a corpus.")
+
+
+def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
+    trained = load(folder)
+    number = trained.users.number(user)
+    if number is None:
+        raise FirehoseError(f"{folder} knows no user {user!r}.")
+    erased = int(trained.model.users.forget(number))
+    trained.users.forget(user)
+    save(trained, folder, replace=True)
+    return {"vectors": erased, "names": 1}
+
+
+def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
+    card = read_run(folder)
+    settings = run_settings(folder, card)
+    corpus = open_corpus_of(folder, card, settings)
+    if not isinstance(corpus, Corpus):
+        raise FirehoseError(f"{folder} was played with pictures, which have no users.")
+    if user not in corpus.users:
+        raise FirehoseError(f"{corpus.path}, the corpus of {folder}, has no user {user!r}.")
+    number = corpus.users.index(user)
+    checkpoints = Checkpoints(folder / "checkpoints")
+    erased: dict[str, int] = {}
+    with checkpoints.held():
+        if found := checkpoints.latest():
+            work = make_work(folder, card, corpus, settings)
+            work.restore(found)
+            erased |= work.forget(number)
+            checkpoints.write(work.done, work.state())
+            checkpoints.drop_before(work.done)
+        erased["costs of posts"] = _erase_costs(folder, corpus, card, number)
+        if (folder / "model" / "model.json").is_file():
+            if load(folder / "model").users.number(user) is not None:
+                erased |= _forget_in_model(folder / "model", user)
+        if (folder / "result.json").is_file() and card.kind == "play":
+            Outcome.of(folder, corpus).write(folder)
+    return erased
+
+
+def _erase_costs(folder: Path, corpus: Corpus, card: RunCard, user: int) -> int:
+    """Replace what a user's posts cost by nothing (NaN), in all files of a run."""
+    train = corpus.splits["train"].user
+    owners = {split: corpus.splits[split].user for split in ("validation", "test")}
+    if card.kind == "play" and (folder / "paid.f32").is_file():
+        owners["paid"] = train[: seen(folder)]
+        owners["past"] = train[past_sample(corpus.splits["train"].time[: seen(folder)])]
+    erased = 0
+    for name, owner in owners.items():
+        file = folder / f"{name}.f32"
+        if file.is_file():
+            nats = np.fromfile(file, "<f4").reshape(-1, len(owner))
+            nats[:, np.asarray(owner) == user] = np.nan
+            erased += int(np.isnan(nats).sum())
+            write_whole(file, nats.tobytes())
+    return erased

@@ -1,0 +1,65 @@
+"""A trained model that goes on learning, from text as it comes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from firehose.data.corpus import Corpus
+from firehose.data.post import Post
+from firehose.errors import FirehoseError
+from firehose.game.assembly import Game
+from firehose.game.settings import Playing, make_settings
+from firehose.models import store
+from firehose.models.model import Paid
+
+
+class Trained(store.Trained):
+    """A model, the words it speaks, and whom it knows; it predicts, pays and learns.
+
+    >>> model = firehose.load("oracle")  # doctest: +SKIP
+    >>> model.pay([Post("alice", "fix the typo")])  # doctest: +SKIP
+    >>> model.learn([Post("alice", "fix the typo")])  # doctest: +SKIP
+
+    Each call of ``learn`` is a round of the game: the posts are paid for, then learned from with
+    ``playing``, which remembers some of them.
+    """
+
+    playing: Playing = make_settings(
+        "laptop", ["play.optimizer=online-gd", "play.rule.warmup=0"]
+    ).play
+
+    @cached_property
+    def game(self) -> Game:
+        """The game that ``learn`` plays."""
+        return Game(self.model, self.playing)
+
+    def learn(self, posts: Sequence[Post]) -> Paid:
+        """Predict these posts, pay for them, and then learn from them; returns what they cost.
+
+        Who is new gets a number and a vector.
+        """
+        batch = self.encoder.encode(posts, self.users, grow=True)
+        (played,) = self.game.rounds([batch])
+        return played.paid
+
+    def forget(self, user: str) -> dict[str, int]:
+        """Erase a user's vector, moments, remembered posts and name; returns what there was."""
+        number = self.users.number(user)
+        if number is None:
+            raise FirehoseError(f"There is no user {user!r} in this model.")
+        erased = self.game.forget(number)
+        self.users.forget(user)
+        return erased | {"names": 1}
+
+
+def load(path: str | Path, corpus: Corpus | None = None, playing: Playing | None = None) -> Trained:
+    """Open a model's folder, or that of its run, or refuse with a sentence.
+
+    With a ``corpus`` the users are numbered as there, by their names; others follow. ``playing``
+    says how it goes on learning.
+    """
+    found = store.load(path, corpus)
+    trained = Trained(found.model, found.encoder, found.users, found.origin)
+    if playing is not None:
+        trained.playing = playing
+    return trained
