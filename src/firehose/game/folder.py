@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,6 +25,14 @@ from firehose.storage.seals import Record
 
 FORMAT, SCHEMA = "firehose run", 2
 AnyCorpus = Corpus | PictureCorpus
+
+
+class Options(NamedTuple):
+    """How a run is done; nothing of it changes the result."""
+
+    replace: bool = False  # an older run at the same place
+    checkpoint_every: float = 300  # seconds
+    tensorboard: bool = False
 
 
 class Place(Record):
@@ -82,8 +90,7 @@ def make_card(
     settings: Settings,
     start: str | Path | None,
     split: str,
-    checkpoint_every: float,
-    tensorboard: bool,
+    options: Options,
 ) -> RunCard:
     """The card of a run that begins."""
     begun = None
@@ -102,8 +109,8 @@ def make_card(
         start=begun,
         plugins={own: Place.of(source_file(own), checksum(own), folder) for own in kinds},
         settings=settings.public(),
-        checkpoint_every=checkpoint_every,
-        tensorboard=tensorboard,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.game.assembly import Game, make_game
-from firehose.game.folder import AnyCorpus, RunCard, open_any
+from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
 from firehose.game.log import Log
 from firehose.game.outcome import Outcome, PictureOutcome
 from firehose.game.run import begin
@@ -182,6 +182,5 @@ def play(
     ``settings.pictures`` the corpus is a folder with the files of a data set.
     """
     opened = open_any(corpus, settings) if isinstance(corpus, str | Path) else corpus
-    return begin(
-        "play", opened, out, settings, start, "train", replace, checkpoint_every, tensorboard
-    )
+    options = Options(replace, checkpoint_every, tensorboard)
+    return begin("play", opened, out, settings, start, "train", options)

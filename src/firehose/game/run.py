@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.folder import (
     AnyCorpus,
+    Options,
     RunCard,
     make_card,
     open_corpus_of,
@@ -81,18 +82,16 @@ def begin(
     settings: Settings,
     start: str | Path | None = None,
     split: str = "train",
-    replace: bool = False,
-    checkpoint_every: float = 300,
-    tensorboard: bool = False,
+    options: Options = Options(),  # noqa: B008 (it cannot be changed)
 ) -> Any:
     """Begin a run in a new folder, and carry it out to its result."""
     folder = Path(out)
-    card = make_card(folder, kind, corpus, settings, start, split, checkpoint_every, tensorboard)
+    card = make_card(folder, kind, corpus, settings, start, split, options)
     work = make_work(folder, card, corpus, settings, start)  # or say what is wrong before writing
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
-        if not replace:
+        if not options.replace:
             raise FirehoseError(
                 f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
                 "--out, or add --replace."
