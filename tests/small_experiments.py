@@ -1,11 +1,19 @@
 """Experiments so small that a test can afford them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from firehose.experiments import ledger
 from firehose.experiments.jobs import Job
+from firehose.experiments.ledger import Group
 from firehose.game.evaluate import evaluate, write
 from firehose.game.run import play
 from firehose.game.settings import make_settings
+from firehose.game.totals import Totals
 from firehose.game.training import offline, pretrain
 from small_models import TINY_GAME
 
@@ -64,3 +72,15 @@ def do(job: Job) -> None:
     else:
         made = offline(job.corpus, job.model, start, job.settings)
         write(evaluate(made, job.corpus), job.folder / "users.parquet")
+
+
+def paid(nats: ArrayLike, words: ArrayLike) -> Totals:
+    """Nats and words of each user."""
+    return Totals(np.array([nats], float), np.array([words], float))
+
+
+def group(monkeypatch: pytest.MonkeyPatch, *seeds: Totals | None, **facts: str) -> Group:
+    """Runs that came to these totals, seed by seed, whatever is asked for."""
+    monkeypatch.setattr(ledger, "totals", lambda job, _: job.paid)
+    jobs = [SimpleNamespace(paid=each, seed=seed) for seed, each in enumerate(seeds)]
+    return Group(facts, tuple(jobs))  # type: ignore[arg-type]

@@ -21,8 +21,7 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
 from firehose.game.evaluate import OTHERS
-from firehose.game.metrics import BUCKETS, EACH
-from firehose.game.scoring import AT_ONCE
+from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
 from firehose.game.settings import Playing, Settings, Training, make_settings
 from firehose.methods.buffers.storage import BufferPlan
 from firehose.progress import track

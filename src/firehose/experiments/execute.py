@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job, program
-from firehose.game.account import seen
+from firehose.game.scoring import seen
 from firehose.game.settings import Training
 from firehose.interrupts import Request, stop_requests
 from firehose.machine import cores, gpus

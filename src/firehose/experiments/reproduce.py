@@ -6,11 +6,11 @@ from typing import NamedTuple
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.calibrate import Estimate, estimate
+from firehose.experiments.checks import refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import known, read_experiments
 from firehose.experiments.report import Part, write
-from firehose.experiments.showing import refuse_unclear
 from firehose.machine import cores, gpus
 from firehose.progress import announce
 from firehose.report.tables import Table

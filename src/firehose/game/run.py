@@ -24,11 +24,11 @@ from typing import Any
 import firehose
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.account import settle
 from firehose.game.assembly import Game, make_game
 from firehose.game.log import Log
 from firehose.game.outcome import Outcome
 from firehose.game.round import Broken
+from firehose.game.scoring import score_final_model
 from firehose.game.settings import Settings
 from firehose.interrupts import stop_requests
 from firehose.machine import machine
@@ -150,7 +150,7 @@ class Run:
                 game.model.eval(), self.corpus.vocabulary, self.corpus.users, self.card
             )
             save(trained, self.folder / "model", replace=True)
-            settle(self.folder, self.corpus, trained.model)
+            score_final_model(self.folder, self.corpus, trained.model)
             outcome = Outcome.of(self.folder, self.corpus)
             outcome.write(self.folder)
         return outcome

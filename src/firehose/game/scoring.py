@@ -1,30 +1,33 @@
-"""What a model pays for held-out posts, and what that is per word, per token, per user."""
+"""What posts cost a model, and the files of a run that say so.
 
-from typing import Any, NamedTuple, Self
+In the folder of a run, each file is a column of 32-bit numbers, the nats of posts: ``paid.f32`` for
+the posts of the stream when they came; and under the final model ``validation.f32`` and
+``test.f32`` for held-out posts, ``past.f32`` for a fixed sample of the stream.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
-from firehose.data.corpus import Split
+from firehose.data.corpus import Corpus, Split
+from firehose.game.totals import Totals
 from firehose.models.personal import Personal
 from firehose.progress import track
+from firehose.storage.files import write_whole
 
 AT_ONCE = 128  # posts
+BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sampled from each
 
-
-class Sums(NamedTuple):
-    """What the posts of each user come to."""
-
-    users: NDArray[np.int64]  # [users], as the rest
-    posts: NDArray[np.int64]
-    nats: NDArray[np.float64]
-    words: NDArray[np.int64]
-    tokens: NDArray[np.int64]
+Measure = Literal["online", "validation", "test", "past"]
+Per = Literal["word", "token", "user"]
 
 
 class Costs(NamedTuple):
-    """What each post cost, and what it is spread over."""
+    """What each post cost in nats, and what it is spread over."""
 
     nats: NDArray[np.float64]  # [posts], as the rest
     words: NDArray[np.int64]  # <EOT> included
@@ -60,19 +63,31 @@ class Costs(NamedTuple):
         """The perplexity per token, over all posts together."""
         return float(np.exp(self.nats.sum() / self.tokens.sum()))
 
-    def by_user(self) -> Sums:
-        """Add up the posts of each user."""
-        users, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
-        words, tokens = (
-            np.bincount(which, column).astype(np.int64) for column in (self.words, self.tokens)
-        )
-        nats = np.bincount(which, self.nats).astype(np.float64)
-        return Sums(users, posts, nats, words, tokens)
-
     def balanced(self) -> float:
         """The perplexity per word with every user counted alike, however much they write."""
-        sums = self.by_user()
-        return float(np.exp(np.mean(sums.nats / sums.words)))
+        return self.totals("user").value()
+
+    def by_user(self) -> dict[str, NDArray[Any]]:
+        """The posts of each user added up: columns user, posts, nats, words and tokens."""
+        user, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
+        sums = {
+            name: np.bincount(which, getattr(self, name)) for name in ("nats", "words", "tokens")
+        }
+        return {"user": user, "posts": posts, **sums}
+
+    def totals(self, per: Per = "word", users: int | None = None) -> Totals:
+        """Nats by user, and the words or tokens they are spread over.
+
+        ``per`` user means the mean per word of each, counted once. The units are the users who
+        wrote the posts or, by their numbers, all ``users`` of a corpus.
+        """
+        columns = self.by_user()
+        nats, count = columns["nats"], columns["tokens" if per == "token" else "words"]
+        if per == "user":
+            nats, count = nats / count, np.ones(len(count))
+        if users is not None:
+            nats, count = (np.bincount(columns["user"], column, users) for column in (nats, count))
+        return Totals(nats[None], count[None])
 
 
 def costs(
@@ -96,3 +111,54 @@ def costs(
             batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
         nats.append(model.pay(batch).nats)
     return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0), places)
+
+
+def past_sample(
+    time: NDArray[np.int64], each: int = EACH, buckets: int = BUCKETS, seed: int = 0
+) -> NDArray[np.int64]:
+    """The places of a fixed sample of posts in order of time: up to ``each`` of each bucket.
+
+    It depends on nothing but these numbers, so that all runs are asked the same.
+    """
+    places = np.searchsorted(time, bucket_edges(time[0], time[-1], buckets))
+    generator = np.random.default_rng(seed)
+    drawn = [
+        np.sort(generator.permutation(last - first)[:each] + first)
+        for first, last in pairwise(places)
+    ]
+    return np.concatenate(drawn)
+
+
+def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:
+    """Where stretches of equal time begin and end, [buckets + 1]."""
+    return np.linspace(begin, end + 1, buckets + 1)
+
+
+def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
+    """Write what held-out posts, and a sample of those it has seen, cost a run's final model."""
+    for split in ("validation", "test"):
+        _write(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
+    train = corpus.splits["train"]
+    sample = past_sample(train.time[: seen(folder)])
+    _write(folder / "past.f32", costs(model, train, "the past", places=sample))
+
+
+def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
+    """Read what a run that is over paid."""
+    file = folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
+    nats: NDArray[np.float32] = np.fromfile(file, "<f4")
+    if measure in ("validation", "test"):
+        return Costs.of(corpus.splits[measure], nats)
+    train = corpus.splits["train"]
+    if measure == "online":
+        return Costs.of(train, nats)
+    return Costs.of(train, nats, past_sample(train.time[: seen(folder)]))
+
+
+def seen(folder: Path) -> int:
+    """How many posts of the stream a run has paid for so far."""
+    return (folder / "paid.f32").stat().st_size // 4
+
+
+def _write(path: Path, paid: Costs) -> None:
+    write_whole(path, paid.nats.astype("<f4").tobytes())
