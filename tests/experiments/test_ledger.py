@@ -9,12 +9,12 @@ from firehose.experiments.ledger import Group, difference
 from small_experiments import group, paid
 
 
-def test_a_value_is_the_mean_of_perplexities_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_is_that_of_the_average_loss_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = group(monkeypatch, paid([2, 4], [1, 2]), paid([3, 3], [1, 2]))
-    value = runs.value("test")
-    assert value is not None
-    assert value.mean == pytest.approx(np.exp(2))
-    assert value.deviation == 0.0
+    assert runs.value("test") == pytest.approx((np.exp(2), 0))
+    apart = group(monkeypatch, paid([1], [1]), paid([4], [1]))
+    deviation = (np.exp(4) - np.exp(1)) / np.sqrt(2)
+    assert apart.value("test") == pytest.approx((np.exp(2.5), deviation))
     ratio = group(monkeypatch, paid([3, 6], [1, 2]).less(paid([4, 2], [2, 4])))
     value = ratio.value("forgetting")
     assert value is not None

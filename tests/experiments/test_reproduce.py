@@ -86,14 +86,14 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
         if job.kind == "play" and job.settings.play.optimizer == "online-gd"
         if job.settings.play.steps == 1
     ]
-    text = f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+    text = f"{np.exp(np.mean(np.log(values))):.1f} ± {np.std(values, ddof=1):.1f}"
     assert made.rows[0][1] == Beside(text, "137.2")
     oracle = [job for job in part.jobs if job.kind == "offline"]
     own = [
         evaluate(load(job.model, job.corpus), job.corpus, others=0).own.per_word() for job in oracle
     ]
     assert made.rows[2][1:] == [
-        Beside(f"{np.mean(own):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
+        Beside(f"{np.exp(np.mean(np.log(own))):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
         "–",
     ]
 

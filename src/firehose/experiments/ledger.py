@@ -18,7 +18,7 @@ from firehose.models.store import read_card
 
 
 class Value(NamedTuple):
-    """A measure over seeds."""
+    """A measure over seeds: that of the average loss, and the deviation of the runs' values."""
 
     mean: float
     deviation: float | None  # None: a single seed
@@ -32,12 +32,13 @@ class Group:
     jobs: tuple[Job, ...]
 
     def value(self, measure: Shown) -> Value | None:
-        """Mean and deviation; None: these runs do not have it."""
-        values = [found.value() for job in self.jobs if (found := totals(job, measure))]
-        if not values:
+        """The losses averaged, then the exponential; None: these runs do not have it."""
+        found = [each for job in self.jobs if (each := totals(job, measure))]
+        if not found:
             return None
+        values = [each.value() for each in found]
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        return Value(float(np.mean(values)), deviation)
+        return Value(float(np.exp(np.mean([each.ratio() for each in found]))), deviation)
 
     def outcomes(self) -> list[Outcome]:
         """What came of each game."""

@@ -30,6 +30,9 @@ from firehose.game.totals import Measured
 from firehose.report.tables import Table
 from firehose.storage.files import write_whole
 
+NUMBERS = ("online", "validation", "test")
+SLICES = ("cold_start", "after_silence", "by_activity")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -79,9 +82,9 @@ class Outcome:
         if not file.is_file():
             raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
         found = json.loads(file.read_text(encoding="utf-8"))
-        for name in ("online", "validation", "test"):
+        for name in NUMBERS:
             found[name] = Measured(**found[name])
-        for name in ("cold_start", "after_silence", "by_activity"):
+        for name in SLICES:
             found[name] = {key: Measured(**part) for key, part in found[name].items()}
         found["curve"] = Curve(**{k: np.array(v) for k, v in found["curve"].items()})
         found["retention"] = Retention(**{k: np.array(v) for k, v in found["retention"].items()})
@@ -122,16 +125,22 @@ class Outcome:
 def averaged(outcomes: Sequence[Outcome]) -> Outcome:
     """One outcome for several seeds: perplexities averaged as losses, rounds added up."""
     first = outcomes[0]
-    longest = max(len(outcome.kept) for outcome in outcomes)
-    kept = np.zeros(longest, int)
+    kept = np.zeros(max(len(outcome.kept) for outcome in outcomes), int)
     for outcome in outcomes:
         kept[: len(outcome.kept)] += outcome.kept
+    means: dict[str, Any] = {
+        name: _mean_measured([getattr(outcome, name) for outcome in outcomes]) for name in NUMBERS
+    }
+    for name in SLICES:
+        parts: list[Slices] = [getattr(outcome, name) for outcome in outcomes]
+        means[name] = {key: _mean_measured([part[key] for part in parts]) for key in parts[0]}
     curves = [outcome.curve for outcome in outcomes]
     pasts = [outcome.retention for outcome in outcomes]
     return replace(
         first,
-        test=_mean_of([outcome.test for outcome in outcomes]),
-        online=_mean_of([outcome.online for outcome in outcomes]),
+        **means,
+        test_balanced=float(_mean([outcome.test_balanced for outcome in outcomes])),
+        test_per_token=float(_mean([outcome.test_per_token for outcome in outcomes])),
         curve=Curve(
             first.curve.posts,
             _mean([curve.running for curve in curves]),
@@ -142,21 +151,20 @@ def averaged(outcomes: Sequence[Outcome]) -> Outcome:
             _mean([past.bucket for past in pasts]),
             _mean([past.back_to for past in pasts]),
         ),
-        cold_start={
-            name: _mean_of([outcome.cold_start[name] for outcome in outcomes])
-            for name in first.cold_start
-        },
         kept=kept.tolist(),
+        compute={
+            name: float(np.mean([outcome.compute[name] for outcome in outcomes]))
+            for name in first.compute
+        },
     )
 
 
-def _mean(perplexities: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    mean: NDArray[np.float64] = np.exp(np.mean(np.log(perplexities), 0))
-    return mean
+def _mean(perplexities: Sequence[Any]) -> NDArray[np.float64]:
+    return np.asarray(np.exp(np.mean(np.log(perplexities), 0)))
 
 
-def _mean_of(parts: Sequence[Measured]) -> Measured:
-    value, low, high = _mean([np.array(part[:3]) for part in parts]).tolist()
+def _mean_measured(parts: Sequence[Measured]) -> Measured:
+    value, low, high = _mean([part[:3] for part in parts]).tolist()
     return Measured(value, low, high, parts[0].posts)
 
 
