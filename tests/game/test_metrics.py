@@ -28,6 +28,7 @@ def costs(users: list[int], times: list[int], nats: list[float], words: list[int
         np.full(count, 3),
         np.array(users, np.int64),
         np.array(times, np.int64),
+        np.ones(count),
     )
 
 
@@ -103,15 +104,17 @@ def test_an_interval_of_one_user_is_a_point() -> None:
 
 def test_the_past_is_sampled_by_stretches_of_time(small_corpus: Corpus) -> None:
     time = small_corpus.splits["train"].time
-    chosen = past_sample(time, each=5, buckets=4, seed=1)
-    assert chosen.tolist() == past_sample(time, each=5, buckets=4, seed=1).tolist()
+    chosen, weight = past_sample(time, each=5, buckets=4, seed=1)
+    assert chosen.tolist() == past_sample(time, each=5, buckets=4, seed=1)[0].tolist()
     assert (np.diff(chosen) > 0).all()
     share = (time[chosen] - time[0]) / (time[-1] + 1 - time[0])
     there = np.bincount((4 * (time - time[0]) // (time[-1] + 1 - time[0])).astype(int), minlength=4)
     assert np.bincount((4 * share).astype(int), minlength=4).tolist() == [
         min(posts, 5) for posts in there
     ]
-    assert past_sample(time[:10], each=99, buckets=2).tolist() == list(range(10))
+    assert weight.tolist() == [n / min(n, 5) for n in there for _ in range(min(n, 5))]
+    chosen, weight = past_sample(time[:10], each=99, buckets=2)
+    assert chosen.tolist() == list(range(10)) and weight.tolist() == [1] * 10
 
 
 def test_retention_by_hand() -> None:
@@ -120,3 +123,15 @@ def test_retention_by_hand() -> None:
     assert found.days.tolist() == [9.0, 1.5]  # and none for the bucket without posts
     assert found.bucket == pytest.approx(np.exp([2.0, 2.5]))
     assert found.back_to == pytest.approx(np.exp([14 / 6, 2.5]))
+
+
+def test_averages_over_the_past_weigh_posts_not_buckets() -> None:
+    """One of two old posts, and one of eight recent ones: weights 2 and 8."""
+    paid = costs([0, 1], [0, 9 * DAY], [1.0, 3.0], [1, 2])._replace(weight=np.array([2.0, 8.0]))
+    expected = (2 * 1.0 + 8 * 3.0) / (2 * 1 + 8 * 2)
+    found = retention(paid, begin=0, end=10 * DAY, buckets=2)
+    assert found.bucket == pytest.approx(np.exp([1.0, 1.5]))
+    assert found.back_to == pytest.approx(np.exp([expected, 1.5]))
+    assert paid.per_word() == pytest.approx(np.exp(expected))
+    assert paid.totals().value() == pytest.approx(np.exp(expected))
+    assert paid.totals(users=5).value() == pytest.approx(np.exp(expected))

@@ -87,15 +87,15 @@ class Retention(NamedTuple):
 
     days: NDArray[np.float64]  # before the end of the stream, the middle of each bucket
     bucket: NDArray[np.float64]  # perplexity on a sample of the bucket
-    back_to: NDArray[np.float64]  # on all buckets from the end back to this one
+    back_to: NDArray[np.float64]  # on all posts from the end back to this bucket
 
 
 def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Retention:
     """From sampled posts of a stream that lasted from ``begin`` to ``end``."""
     group = np.searchsorted(bucket_edges(begin, end, buckets), past.time, side="right") - 1
     posts, nats, words, time = (
-        np.bincount(group, column, buckets)
-        for column in (np.ones(len(group)), past.nats, past.words, past.time - begin)
+        np.bincount(group, past.weight * column, buckets)
+        for column in (1, past.nats, past.words, past.time - begin)
     )
     filled = posts > 0
     posts, nats, words, time = (column[filled] for column in (posts, nats, words, time))

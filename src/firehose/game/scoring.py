@@ -34,6 +34,7 @@ class Costs(NamedTuple):
     tokens: NDArray[np.int64]  # <SOT> not included: nothing predicts it
     user: NDArray[np.int64]
     time: NDArray[np.int64]
+    weight: NDArray[np.float64]  # how many posts it stands for in sums: 1, if not sampled
 
     @classmethod
     def of(
@@ -41,6 +42,7 @@ class Costs(NamedTuple):
         posts: Split,
         nats: NDArray[np.floating],
         places: NDArray[np.int64] | None = None,
+        weight: NDArray[np.float64] | None = None,
     ) -> Self:
         """What posts of a split cost: the first ones, or those at these places."""
         at = slice(len(nats)) if places is None else places
@@ -48,7 +50,8 @@ class Costs(NamedTuple):
             np.asarray(column[at], np.int64)
             for column in (posts.words, posts.user, posts.time, np.diff(posts.offsets) - 1)
         )
-        return cls(np.asarray(nats, np.float64), words, tokens, user, time)
+        weight = np.ones(len(nats)) if weight is None else weight
+        return cls(np.asarray(nats, np.float64), words, tokens, user, time, weight)
 
     def select(self, chosen: NDArray[np.bool_]) -> Self:
         """Some of the posts."""
@@ -57,21 +60,25 @@ class Costs(NamedTuple):
 
     def per_word(self) -> float:
         """The perplexity per word, over all posts together."""
-        return float(np.exp(self.nats.sum() / self.words.sum()))
+        return float(np.exp(self._sum(self.nats) / self._sum(self.words)))
 
     def per_token(self) -> float:
         """The perplexity per token, over all posts together."""
-        return float(np.exp(self.nats.sum() / self.tokens.sum()))
+        return float(np.exp(self._sum(self.nats) / self._sum(self.tokens)))
+
+    def _sum(self, column: NDArray[Any]) -> float:
+        return float((self.weight * column).sum())
 
     def balanced(self) -> float:
         """The perplexity per word with every user counted alike, however much they write."""
         return self.totals("user").value()
 
     def by_user(self) -> dict[str, NDArray[Any]]:
-        """The posts of each user added up: columns user, posts, nats, words and tokens."""
+        """Each user's posts added up: user, posts, and weighted nats, words and tokens."""
         user, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
         sums = {
-            name: np.bincount(which, getattr(self, name)) for name in ("nats", "words", "tokens")
+            name: np.bincount(which, self.weight * getattr(self, name))
+            for name in ("nats", "words", "tokens")
         }
         return {"user": user, "posts": posts, **sums}
 
@@ -115,18 +122,25 @@ def costs(
 
 def past_sample(
     time: NDArray[np.int64], each: int = EACH, buckets: int = BUCKETS, seed: int = 0
-) -> NDArray[np.int64]:
-    """The places of a fixed sample of posts in order of time: up to ``each`` of each bucket.
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """A fixed sample of posts that are in order of time: up to ``each`` of each bucket.
 
-    It depends on nothing but these numbers, so that all runs are asked the same.
+    Returns their places, and how many posts each stands for. Both depend on nothing but the
+    arguments, so that all runs are asked the same.
     """
     places = np.searchsorted(time, bucket_edges(time[0], time[-1], buckets))
     generator = np.random.default_rng(seed)
-    drawn = [
-        np.sort(generator.permutation(last - first)[:each] + first)
-        for first, last in pairwise(places)
-    ]
-    return np.concatenate(drawn)
+    drawn, weight = [], []
+    for first, last in pairwise(places):
+        drawn.append(np.sort(generator.permutation(last - first)[:each] + first))
+        weight.append(np.full(len(drawn[-1]), (last - first) / max(len(drawn[-1]), 1)))
+    return np.concatenate(drawn), np.concatenate(weight)
+
+
+def score_past(model: Personal, stream: Split, posts: int | None = None) -> Costs:
+    """Let the model pay for a fixed sample of a stream, or of its first posts."""
+    places, weight = past_sample(stream.time[:posts])
+    return costs(model, stream, "the past", places=places)._replace(weight=weight)
 
 
 def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:
@@ -138,9 +152,7 @@ def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
     """Write what held-out posts, and a sample of those it has seen, cost a run's final model."""
     for split in ("validation", "test"):
         _write(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
-    train = corpus.splits["train"]
-    sample = past_sample(train.time[: seen(folder)])
-    _write(folder / "past.f32", costs(model, train, "the past", places=sample))
+    _write(folder / "past.f32", score_past(model, corpus.splits["train"], seen(folder)))
 
 
 def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
@@ -152,7 +164,7 @@ def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
     train = corpus.splits["train"]
     if measure == "online":
         return Costs.of(train, nats)
-    return Costs.of(train, nats, past_sample(train.time[: seen(folder)]))
+    return Costs.of(train, nats, *past_sample(train.time[: seen(folder)]))
 
 
 def seen(folder: Path) -> int:
