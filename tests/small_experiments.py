@@ -1,11 +1,21 @@
 """Experiments so small that a test can afford them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from firehose.experiments import ledger
 from firehose.experiments.jobs import Job
+from firehose.experiments.ledger import Group
 from firehose.game.evaluate import evaluate, write
+from firehose.game.metrics import Curve, Retention
+from firehose.game.outcome import Outcome
 from firehose.game.run import play
 from firehose.game.settings import make_settings
+from firehose.game.totals import Measured, Totals
 from firehose.game.training import offline, pretrain
 from small_models import TINY_GAME
 
@@ -64,3 +74,35 @@ def do(job: Job) -> None:
     else:
         made = offline(job.corpus, job.model, start, job.settings)
         write(evaluate(made, job.corpus), job.folder / "users.parquet")
+
+
+def paid(nats: ArrayLike, words: ArrayLike) -> Totals:
+    """Nats and words of each user."""
+    return Totals(np.array([nats], float), np.array([words], float))
+
+
+def group(monkeypatch: pytest.MonkeyPatch, *seeds: Totals | None, **facts: str) -> Group:
+    """Runs that came to these totals, seed by seed, whatever is asked for."""
+    monkeypatch.setattr(ledger, "totals", lambda job, _: job.paid)
+    jobs = [SimpleNamespace(paid=each, seed=seed) for seed, each in enumerate(seeds)]
+    return Group(facts, tuple(jobs))  # type: ignore[arg-type]
+
+
+def outcome(perplexity: float) -> Outcome:
+    """Of a game in which everything costs the same."""
+    number = Measured(perplexity, perplexity / 2, perplexity * 2, 4)
+    flat = np.full(3, float(perplexity))
+    return Outcome(
+        online=number,
+        validation=number,
+        test=number,
+        test_balanced=perplexity,
+        test_per_token=perplexity,
+        curve=Curve(np.array([10, 20, 30]), flat, flat),
+        retention=Retention(np.array([3.0, 2.0, 1.0]), flat, flat),
+        cold_start={"1": number, "2": number},
+        after_silence={"under an hour": number},
+        by_activity={"0–10 %": number},
+        kept=[1, 2],
+        compute={"gradient steps": 6, "seconds to pay": 1.0},
+    )

@@ -52,7 +52,7 @@ DECISIVE = (  # modules and packages that decide the numbers of a run
 
 @cache
 def code_version() -> str:
-    """A checksum of the sources that decide the result of a run, without comments and docstrings."""
+    """A checksum of the sources that decide the result of a run; comments do not count."""
     home = Path(__file__).parent
     found = [home / name for name in DECISIVE]
     files = [file for each in found for file in ([each] if each.is_file() else each.rglob("*.py"))]

@@ -35,8 +35,8 @@ def test_what_is_read_is_what_was_written(runs: list[Path]) -> None:
     row = found.table().rows[0]
     assert row[:3] == [
         "A-GEM × Online GD",
-        f"{first.online.perplexity:.1f}",
-        f"{first.test.perplexity:.1f}",
+        f"{first.online.value:.1f}",
+        f"{first.test.value:.1f}",
     ]
 
 
@@ -74,4 +74,4 @@ def test_what_cannot_be_compared_is_refused(runs: list[Path], tmp_path: Path) ->
         compare([tmp_path / "other"])
     with pytest.raises(FirehoseError, match="does not exist; begin one"):
         compare([tmp_path / "none"])
-    assert np.isfinite(Outcome.read(runs[0]).online.perplexity)
+    assert np.isfinite(Outcome.read(runs[0]).online.value)

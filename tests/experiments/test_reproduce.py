@@ -21,11 +21,10 @@ from firehose.experiments import calibrate
 from firehose.experiments.calibrate import Pace, measure
 from firehose.experiments.execute import Slot, Working, execute
 from firehose.experiments.jobs import Job
-from firehose.experiments.ledger import compute, ledger
-from firehose.experiments.report import averaged
+from firehose.experiments.ledger import compute, totals
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
 from firehose.game.evaluate import evaluate
-from firehose.game.outcome import Outcome
+from firehose.game.outcome import Outcome, averaged
 from firehose.game.settings import Settings
 from firehose.models.store import load
 from firehose.report.tables import Beside
@@ -82,19 +81,19 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
     assert made.columns == ["", "K = 1", "K = 2"]
     assert [row[0] for row in made.rows] == ["Online GD", "ConGraD", "offline oracle"]
     values = [
-        Outcome.read(job.folder).test.perplexity
+        Outcome.read(job.folder).test.value
         for job in part.jobs
         if job.kind == "play" and job.settings.play.optimizer == "online-gd"
         if job.settings.play.steps == 1
     ]
-    text = f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+    text = f"{np.exp(np.mean(np.log(values))):.1f} ± {np.std(values, ddof=1):.1f}"
     assert made.rows[0][1] == Beside(text, "137.2")
     oracle = [job for job in part.jobs if job.kind == "offline"]
     own = [
         evaluate(load(job.model, job.corpus), job.corpus, others=0).own.per_word() for job in oracle
     ]
     assert made.rows[2][1:] == [
-        Beside(f"{np.mean(own):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
+        Beside(f"{np.exp(np.mean(np.log(own))):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
         "–",
     ]
 
@@ -122,16 +121,14 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
     job = next(job for job in done.jobs if job.kind == "play")
     outcome = Outcome.read(job.folder)
     for name, expected in (("test", outcome.test), ("online", outcome.online)):
-        (entry,) = ledger(job, name)
-        value = np.exp(entry.nats.sum() / entry.words.sum())
-        assert value == pytest.approx(expected.perplexity)
+        found = totals(job, name)
+        assert found is not None and found.value() == pytest.approx(expected.value)
     assert compute(job)["gradient steps"] == outcome.compute["gradient steps"]
     oracle = next(job for job in done.jobs if job.kind == "offline")
-    (entry,) = ledger(oracle, "crossed")
-    found = evaluate(load(oracle.model, oracle.corpus), oracle.corpus)
-    assert found.crossed is not None
-    value = np.exp(entry.nats.sum() / entry.words.sum())
-    assert value == pytest.approx(found.crossed.per_word())
+    found = totals(oracle, "crossed")
+    scored = evaluate(load(oracle.model, oracle.corpus), oracle.corpus)
+    assert found is not None and scored.crossed is not None
+    assert found.value() == pytest.approx(scored.crossed.per_word())
 
 
 def test_seeds_are_averaged_as_losses(done: Schedule) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
+from firehose.game import scoring
 from firehose.game.evaluate import choose_others, evaluate, write
-from firehose.game.scoring import costs
+from firehose.game.scoring import costs, past_sample, score_past
 from firehose.models.store import Trained, save
 from small_models import trained_on
 
@@ -82,6 +84,26 @@ def test_it_opens_what_is_on_disk(tmp_path: Path, small_corpus: Corpus) -> None:
     assert found.own.per_word() == pytest.approx(expected.per_word())
     with pytest.raises(FirehoseError, match="no posts in 'tset'; there are train, val"):
         evaluate(tmp_path / "model", small_corpus.path, "tset")
+
+
+def test_a_sample_of_the_past_weighs_every_post_it_stands_for(
+    small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two posts of each third of the time; the thirds have different numbers of posts."""
+    monkeypatch.setattr(scoring, "past_sample", partial(past_sample, each=2, buckets=3))
+    stream, model = small_corpus.splits["train"], trained_on(small_corpus).model
+    posts = len(stream) - 7
+    time = stream.time[:posts].tolist()
+    third = [3 * (t - time[0]) // (time[-1] + 1 - time[0]) for t in time]
+    chosen, _ = scoring.past_sample(stream.time[:posts])
+    nats, words = 0.0, 0.0
+    for post in chosen.tolist():
+        weight = third.count(third[post]) / [third[p] for p in chosen].count(third[post])
+        batch = stream.batch([post])
+        nats += weight * float(model.pay(batch).nats[0])
+        words += weight * int(batch.words[0])
+    assert len({third.count(number) for number in range(3)}) > 1
+    assert score_past(model, stream, posts).per_word() == pytest.approx(math.exp(nats / words))
 
 
 @given(

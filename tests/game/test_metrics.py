@@ -11,12 +11,11 @@ from firehose.game.metrics import (
     after_silence,
     by_activity,
     cold_start,
-    interval,
+    measured,
     online_fit,
-    past_sample,
     retention,
 )
-from firehose.game.scoring import Costs
+from firehose.game.scoring import Costs, past_sample
 
 HOUR = DAY // 24
 
@@ -29,6 +28,7 @@ def costs(users: list[int], times: list[int], nats: list[float], words: list[int
         np.full(count, 3),
         np.array(users, np.int64),
         np.array(times, np.int64),
+        np.ones(count),
     )
 
 
@@ -56,30 +56,31 @@ def test_online_fit_ends_with_everything(posts: int, points: int) -> None:
 
 def test_cold_start_counts_the_posts_before() -> None:
     paid = costs([7, 8, 7, 7, 8], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [1] * 5)
-    first, second, later = cold_start(paid, generator(), most=2)
-    assert (first.name, first.posts) == ("1", 2)
-    assert first.perplexity == pytest.approx(np.exp(1.5))
-    assert second.perplexity == pytest.approx(np.exp(4.0))
-    assert (later.name, later.posts) == ("after 2", 1)
-    assert later.perplexity == pytest.approx(np.exp(4))
+    found = cold_start(paid, generator(), most=2)
+    first, second, later = found.values()
+    assert list(found) == ["1", "2", "after 2"] and first.posts == 2
+    assert first.value == pytest.approx(np.exp(1.5))
+    assert second.value == pytest.approx(np.exp(4.0))
+    assert later.posts == 1
+    assert later.value == pytest.approx(np.exp(4))
 
 
 def test_after_silence_looks_at_the_user_s_own_last_post() -> None:
     times = [0, 10, HOUR // 2, 2 * HOUR + 10, 400 * DAY]
     paid = costs([7, 8, 7, 8, 7], times, [1, 2, 3, 4, 5], [1] * 5)
-    found = {part.name: part for part in after_silence(paid, generator())}
+    found = after_silence(paid, generator())
     assert set(found) == {"under an hour", "under a day", "a year or more"}
-    assert found["under an hour"].perplexity == pytest.approx(np.exp(3))
-    assert found["under a day"].perplexity == pytest.approx(np.exp(4))
-    assert found["a year or more"].perplexity == pytest.approx(np.exp(5))
+    assert found["under an hour"].value == pytest.approx(np.exp(3))
+    assert found["under a day"].value == pytest.approx(np.exp(4))
+    assert found["a year or more"].value == pytest.approx(np.exp(5))
 
 
 def test_activity_has_as_many_users_in_each_tenth() -> None:
     users = [user for user in range(20) for _ in range(user + 1)]
     paid = costs(users, list(range(len(users))), [float(u) for u in users], [1] * len(users))
-    found = by_activity(paid, generator())
+    found = by_activity(paid, generator()).values()
     assert [part.posts for part in found] == [4 * n + 3 for n in range(10)]
-    assert [part.perplexity for part in found] == sorted(part.perplexity for part in found)
+    assert [part.value for part in found] == sorted(part.value for part in found)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
@@ -90,28 +91,30 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         level = drawn.normal(2.0, 0.5, 60)  # users differ; their posts are alike
         nats = level[users] + drawn.normal(0, 0.1, len(users))
         paid = costs(users.tolist(), users.tolist(), nats.tolist(), [1] * len(users))
-        low, high = interval(paid, np.random.default_rng(seed + 1000))
-        assert low < paid.per_word() < high
+        value, low, high, _ = measured(paid, np.random.default_rng(seed + 1000))
+        assert low < value < high and value == pytest.approx(paid.per_word())
         inside += low < np.exp(2.0) < high
     assert 85 <= inside <= 100
 
 
 def test_an_interval_of_one_user_is_a_point() -> None:
     paid = costs([3, 3], [0, 1], [2.0, 4.0], [1, 1])
-    assert interval(paid, generator()) == pytest.approx((np.exp(3), np.exp(3)))
+    assert measured(paid, generator()) == pytest.approx((np.exp(3), np.exp(3), np.exp(3), 2))
 
 
 def test_the_past_is_sampled_by_stretches_of_time(small_corpus: Corpus) -> None:
     time = small_corpus.splits["train"].time
-    chosen = past_sample(time, each=5, buckets=4, seed=1)
-    assert chosen.tolist() == past_sample(time, each=5, buckets=4, seed=1).tolist()
+    chosen, weight = past_sample(time, each=5, buckets=4, seed=1)
+    assert chosen.tolist() == past_sample(time, each=5, buckets=4, seed=1)[0].tolist()
     assert (np.diff(chosen) > 0).all()
     share = (time[chosen] - time[0]) / (time[-1] + 1 - time[0])
     there = np.bincount((4 * (time - time[0]) // (time[-1] + 1 - time[0])).astype(int), minlength=4)
     assert np.bincount((4 * share).astype(int), minlength=4).tolist() == [
         min(posts, 5) for posts in there
     ]
-    assert past_sample(time[:10], each=99, buckets=2).tolist() == list(range(10))
+    assert weight.tolist() == [n / min(n, 5) for n in there for _ in range(min(n, 5))]
+    chosen, weight = past_sample(time[:10], each=99, buckets=2)
+    assert chosen.tolist() == list(range(10)) and weight.tolist() == [1] * 10
 
 
 def test_retention_by_hand() -> None:
@@ -120,3 +123,15 @@ def test_retention_by_hand() -> None:
     assert found.days.tolist() == [9.0, 1.5]  # and none for the bucket without posts
     assert found.bucket == pytest.approx(np.exp([2.0, 2.5]))
     assert found.back_to == pytest.approx(np.exp([14 / 6, 2.5]))
+
+
+def test_averages_over_the_past_weigh_posts_not_buckets() -> None:
+    """One of two old posts, and one of eight recent ones: weights 2 and 8."""
+    paid = costs([0, 1], [0, 9 * DAY], [1.0, 3.0], [1, 2])._replace(weight=np.array([2.0, 8.0]))
+    expected = (2 * 1.0 + 8 * 3.0) / (2 * 1 + 8 * 2)
+    found = retention(paid, begin=0, end=10 * DAY, buckets=2)
+    assert found.bucket == pytest.approx(np.exp([1.0, 1.5]))
+    assert found.back_to == pytest.approx(np.exp([expected, 1.5]))
+    assert paid.per_word() == pytest.approx(np.exp(expected))
+    assert paid.totals().value() == pytest.approx(np.exp(expected))
+    assert paid.totals(users=5).value() == pytest.approx(np.exp(expected))

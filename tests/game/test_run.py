@@ -18,11 +18,11 @@ import torch
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.account import Measure, account
 from firehose.game.assembly import Game
 from firehose.game.evaluate import evaluate
 from firehose.game.round import Round
 from firehose.game.run import play, resume
+from firehose.game.scoring import Measure, read_costs
 from firehose.game.settings import Settings, make_settings
 from firehose.methods.learners.all import LEARNERS
 from firehose.models.store import load
@@ -67,16 +67,16 @@ def test_what_a_run_leaves_behind(tmp_path: Path, small_corpus: Corpus) -> None:
     posts = small_corpus.manifest.posts["train"]
     assert sum(line["posts"] for line in rounds) == posts
     nats, words = (sum(line[name] for line in rounds) for name in ("nats", "words"))
-    assert outcome.online.perplexity == pytest.approx(math.exp(nats / words), rel=1e-5)
-    assert outcome.curve.running[-1] == pytest.approx(outcome.online.perplexity)
+    assert outcome.online.value == pytest.approx(math.exp(nats / words), rel=1e-5)
+    assert outcome.curve.running[-1] == pytest.approx(outcome.online.value)
     assert sum(outcome.kept) == len(rounds) == outcome.compute["rounds"]
     assert outcome.compute["gradient steps"] == sum(line["taken"] for line in rounds)
     again = evaluate(load(tmp_path / "run/model", small_corpus), small_corpus, others=0)
-    assert outcome.test.perplexity == pytest.approx(again.own.per_word())
+    assert outcome.test.value == pytest.approx(again.own.per_word())
     assert outcome.test_balanced == pytest.approx(again.balanced())
     splits: dict[Measure, str] = {"test": "test", "validation": "validation", "past": "train"}
     for measure, split in splits.items():
-        paid = account(tmp_path / "run", small_corpus, measure)
+        paid = read_costs(tmp_path / "run", small_corpus, measure)
         everything = evaluate(load(tmp_path / "run/model", small_corpus), small_corpus, split, 0)
         cost = dict(zip(everything.own.time.tolist(), everything.own.nats, strict=True))
         assert paid.nats == pytest.approx([cost[time] for time in paid.time.tolist()], rel=1e-5)
@@ -266,4 +266,4 @@ def test_tensorboard_shows_every_round_once(
     events.Reload()
     values = events.Scalars("perplexity/so far")
     assert [value.step for value in values] == list(range(1, int(outcome.compute["rounds"]) + 1))
-    assert values[-1].value == pytest.approx(outcome.online.perplexity, rel=1e-4)
+    assert values[-1].value == pytest.approx(outcome.online.value, rel=1e-4)

@@ -50,7 +50,7 @@ def _compare(runs: list[Path], out: Path, command: str) -> None:
 
 
 @app.command()
-def reproduce(
+def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     name: Annotated[str, typer.Argument(help="An experiment, a TOML file, all, or list.")],
     corpus: Annotated[Path | None, typer.Option(help="A prepared corpus.")] = None,
     out: Annotated[Path, typer.Option(help="A folder for runs and reports.")] = Path("reproduced"),

@@ -25,7 +25,7 @@ METHODS = {  # the paper's: learner, and optimizer
 BENCHMARK = "pictures.benchmark"
 
 
-def run_classic(
+def run_classic(  # noqa: PLR0913, PLR0917 (an option each)
     name: str = "all",
     data: str | Path = "classic-data",
     out: str | Path = "classic",

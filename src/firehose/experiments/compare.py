@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.naming import name_of
+from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome
 from firehose.game.run import read_run
 from firehose.report.figures import save
@@ -41,8 +42,8 @@ class Comparison(NamedTuple):
         rows = [
             [
                 run.name,
-                f"{run.outcome.online.perplexity:.1f}",
-                f"{run.outcome.test.perplexity:.1f}",
+                f"{run.outcome.online.value:.1f}",
+                f"{run.outcome.test.value:.1f}",
                 f"{run.outcome.test.low:.1f} – {run.outcome.test.high:.1f}",
                 f"{run.outcome.compute['gradient steps']:,.0f}",
                 f"{_seconds(run.outcome):,.0f}",
@@ -124,11 +125,9 @@ def _slices(found: Comparison) -> list[Block]:
 
 
 def _slice_table(found: Comparison, name: str, title: str) -> Table:
-    slices: list[dict[str, Any]] = [
-        {part.name: part for part in getattr(run.outcome, name)} for run in found.runs
-    ]
+    slices: list[Slices] = [getattr(run.outcome, name) for run in found.runs]
     rows = [
-        [key, f"{part.posts:,}", *(f"{each[key].perplexity:.1f}" for each in slices)]
+        [key, f"{part.posts:,}", *(f"{each[key].value:.1f}" for each in slices)]
         for key, part in slices[0].items()
     ]
     return Table(["", "posts", *(run.name for run in found.runs)], rows, title)

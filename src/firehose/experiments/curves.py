@@ -95,10 +95,9 @@ def cold_start(found: "Comparison") -> Figure:
     """How fast a new user becomes known."""
     figure, axes = _run_axes(found)
     for run, (colour, line) in zip(found.runs, looks(found), strict=True):
-        parts = [part for part in run.outcome.cold_start if part.name.isdigit()]
-        numbers = [int(part.name) for part in parts]
-        values = [part.perplexity for part in parts]
-        axes.plot(numbers, values, color=colour, linestyle=line, marker="o", markersize=2.5)
+        parts = {int(n): part for n, part in run.outcome.cold_start.items() if n.isdigit()}
+        values = [part.value for part in parts.values()]
+        axes.plot(list(parts), values, color=colour, linestyle=line, marker="o", markersize=2.5)
     _perplexity(axes)
     axes.set_xlabel("a user's first post, second post, …")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -137,7 +136,7 @@ def compute(found: "Comparison") -> Figure:
     for pair, (colour, line) in look.items():
         runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
         steps = [run.outcome.compute["gradient steps"] for run in runs]
-        values = [run.outcome.test.perplexity for run in runs]
+        values = [run.outcome.test.value for run in runs]
         fill = "full" if line == "-" else "none"
         axes.plot(steps, values, "o-", color=colour, fillstyle=fill, linewidth=0.8, markersize=4.5)
     if found.oracle is not None:

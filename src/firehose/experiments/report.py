@@ -1,25 +1,21 @@
 """The result of experiments: one page, and every table, figure and run as a file."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from firehose.data.corpus import Corpus
+from firehose.experiments.claims import Checked, check
 from firehose.experiments.compare import Comparison, Played
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.jobs import Job, spelled, with_starts
 from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
-from firehose.experiments.showing import Checked, check, table
-from firehose.game.metrics import Curve, Retention, Slice
-from firehose.game.outcome import Outcome
+from firehose.experiments.tables import table
+from firehose.game.outcome import Outcome, averaged
 from firehose.game.run import read_run
 from firehose.machine import machine
 from firehose.models.store import read_card
@@ -157,7 +153,7 @@ def _details(claim: Checked) -> Table:
     rows = [
         [
             each.label,
-            signed(100 * each.difference.change),
+            signed(100 * each.difference.value),
             f"{signed(100 * each.difference.low)} … {signed(100 * each.difference.high)}",
             each.answer,
         ]
@@ -202,7 +198,13 @@ def describe(job: Job) -> dict[str, Any]:
 
 def _claim(part: Part, claim: Checked) -> dict[str, Any]:
     compared = [
-        {"runs": each.label, "answer": each.answer, **each.difference._asdict()}
+        {
+            "runs": each.label,
+            "answer": each.answer,
+            "change": each.difference.value,
+            "low": each.difference.low,
+            "high": each.difference.high,
+        }
         for each in claim.compared
     ]
     return {
@@ -220,47 +222,3 @@ def _json(value: Any) -> bytes:
 
 def _seconds(job: Job) -> float:
     return sum(v for name, v in compute(job).items() if name.startswith("seconds"))
-
-
-def averaged(outcomes: Sequence[Outcome]) -> Outcome:
-    """One outcome for several seeds: perplexities averaged as losses, rounds added up."""
-    first = outcomes[0]
-    longest = max(len(outcome.kept) for outcome in outcomes)
-    kept = np.zeros(longest, int)
-    for outcome in outcomes:
-        kept[: len(outcome.kept)] += outcome.kept
-    curves = [outcome.curve for outcome in outcomes]
-    pasts = [outcome.retention for outcome in outcomes]
-    return dataclasses.replace(
-        first,
-        test=_mean_slice([outcome.test for outcome in outcomes]),
-        online=_mean_slice([outcome.online for outcome in outcomes]),
-        curve=Curve(
-            first.curve.posts,
-            _mean([curve.running for curve in curves]),
-            _mean([curve.windowed for curve in curves]),
-        ),
-        retention=Retention(
-            first.retention.days,
-            _mean([past.bucket for past in pasts]),
-            _mean([past.back_to for past in pasts]),
-        ),
-        cold_start=[
-            _mean_slice(slices)
-            for slices in zip(*(outcome.cold_start for outcome in outcomes), strict=True)
-        ],
-        kept=kept.tolist(),
-    )
-
-
-def _mean(perplexities: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    mean: NDArray[np.float64] = np.exp(np.mean(np.log(perplexities), 0))
-    return mean
-
-
-def _mean_slice(slices: Sequence[Slice]) -> Slice:
-    value, low, high = (
-        float(np.exp(np.mean([np.log(getattr(each, name)) for each in slices])))
-        for name in ("perplexity", "low", "high")
-    )
-    return slices[0]._replace(perplexity=value, low=low, high=high)

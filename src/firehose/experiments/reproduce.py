@@ -7,11 +7,11 @@ from typing import NamedTuple
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.calibrate import Estimate, estimate
+from firehose.experiments.checks import refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import Experiment, known, read_experiments
 from firehose.experiments.report import Part, write
-from firehose.experiments.showing import refuse_unclear
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
 from firehose.report.tables import Table
@@ -88,7 +88,7 @@ def _reused(job: Job, reuse_older: bool) -> Job:
     return before if before and reuse_older else job
 
 
-def reproduce(
+def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     name: str | Path | Mapping[str, Experiment],
     corpus: Corpus | str | Path,
     out: str | Path = "reproduced",

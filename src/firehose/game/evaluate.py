@@ -57,19 +57,19 @@ class Evaluation:
 
     def per_user(self) -> pa.Table:
         """A row for each user: what the posts cost, and as others."""
-        sums = self.own.by_user()
+        own = self.own.by_user()
         columns = {
-            "user": [self.names[user] if user >= 0 else None for user in sums.users],
-            "posts": sums.posts,
-            "words": sums.words,
-            "tokens": sums.tokens,
-            "nats": sums.nats,
-            "word_perplexity": np.exp(sums.nats / sums.words),
-            "token_perplexity": np.exp(sums.nats / sums.tokens),
+            "user": [self.names[user] if user >= 0 else None for user in own["user"]],
+            "posts": own["posts"],
+            "words": own["words"].astype(np.int64),
+            "tokens": own["tokens"].astype(np.int64),
+            "nats": own["nats"],
+            "word_perplexity": np.exp(own["nats"] / own["words"]),
+            "token_perplexity": np.exp(own["nats"] / own["tokens"]),
         }
         if self.crossed:
             others = self.crossed.by_user()
-            columns["cross_word_perplexity"] = np.exp(others.nats / others.words)
+            columns["cross_word_perplexity"] = np.exp(others["nats"] / others["words"])
         return pa.table(columns)
 
 

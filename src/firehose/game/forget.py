@@ -62,9 +62,9 @@ def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
             checkpoints.write(work.done, work.state())
             checkpoints.drop_before(work.done)
         erased["costs of posts"] = _erase_costs(folder, corpus, card, number)
-        if (folder / "model" / "model.json").is_file():
-            if load(folder / "model").users.number(user) is not None:
-                erased |= _forget_in_model(folder / "model", user)
+        model = folder / "model"
+        if model.exists() and load(model).users.number(user) is not None:
+            erased |= _forget_in_model(model, user)
         if (folder / "result.json").is_file() and card.kind == "play":
             Outcome.of(folder, corpus).write(folder)
     return erased

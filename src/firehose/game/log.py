@@ -11,7 +11,7 @@ from firehose.game.round import Round
 
 
 class Log:
-    """The log of the rounds of a game; when a run goes on, it is cut to what its checkpoint knows."""
+    """The log of a game's rounds; when a run goes on, it is cut to what its checkpoint knows."""
 
     def __init__(self, folder: Path, rounds: int, posts: int, tensorboard: bool = False) -> None:
         self.lines = folder / "rounds.jsonl"

@@ -1,48 +1,53 @@
 """What came of a game: how well it predicted, what it knows now, what it cost."""
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.game.account import account
 from firehose.game.log import read_rounds
 from firehose.game.metrics import (
     Curve,
     Retention,
-    Slice,
+    Slices,
     after_silence,
     by_activity,
     cold_start,
-    interval,
+    measured,
     online_fit,
     retention,
 )
-from firehose.game.scoring import Costs
+from firehose.game.scoring import read_costs
+from firehose.game.totals import Measured
 from firehose.report.tables import Table
 from firehose.storage.files import write_whole
+
+NUMBERS = ("online", "validation", "test")
+SLICES = ("cold_start", "after_silence", "by_activity")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything that is reported of a run."""
+    """Everything that is reported of a run; perplexities are per word."""
 
-    online: Slice  # over the whole stream
-    validation: Slice  # of the final model, on held-out posts that settings are chosen by
-    test: Slice  # of the final model, on other held-out posts
+    online: Measured  # over the whole stream
+    validation: Measured  # of the final model, on held-out posts that settings are chosen by
+    test: Measured  # of the final model, on other held-out posts
     test_balanced: float  # every user counted alike
     test_per_token: float
     curve: Curve
     retention: Retention
-    cold_start: list[Slice]
-    after_silence: list[Slice]
-    by_activity: list[Slice]
+    cold_start: Slices
+    after_silence: Slices
+    by_activity: Slices
     kept: list[int]  # rounds, by the number of steps that were kept
     compute: dict[str, float]  # gradient steps, tokens trained on, seconds by phase
 
@@ -50,14 +55,15 @@ class Outcome:
     def of(cls, folder: Path, corpus: Corpus) -> "Outcome":
         """From what the run wrote down, and what its final model paid."""
         paid, validation, test, past = (
-            account(folder, corpus, measure) for measure in ("online", "validation", "test", "past")
+            read_costs(folder, corpus, measure)
+            for measure in ("online", "validation", "test", "past")
         )
         rounds = read_rounds(folder)
         generator = np.random.default_rng(0)
         return cls(
-            online=_all("stream", paid, generator),
-            validation=_all("validation", validation, generator),
-            test=_all("test", test, generator),
+            online=measured(paid, generator),
+            validation=measured(validation, generator),
+            test=measured(test, generator),
             test_balanced=test.balanced(),
             test_per_token=test.per_token(),
             curve=online_fit(paid),
@@ -76,10 +82,10 @@ class Outcome:
         if not file.is_file():
             raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
         found = json.loads(file.read_text(encoding="utf-8"))
-        for name in ("online", "validation", "test"):
-            found[name] = Slice(**found[name])
-        for name in ("cold_start", "after_silence", "by_activity"):
-            found[name] = [Slice(**part) for part in found[name]]
+        for name in NUMBERS:
+            found[name] = Measured(**found[name])
+        for name in SLICES:
+            found[name] = {key: Measured(**part) for key, part in found[name].items()}
         found["curve"] = Curve(**{k: np.array(v) for k, v in found["curve"].items()})
         found["retention"] = Retention(**{k: np.array(v) for k, v in found["retention"].items()})
         return cls(**found)
@@ -93,8 +99,9 @@ class Outcome:
         steps = [[str(kept), f"{count:,}"] for kept, count in enumerate(self.kept)]
         spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
         heads = ["", "perplexity", "95 % of samples of users"]
+        main = {"stream": self.online, "validation": self.validation, "test": self.test}
         return [
-            Table(heads, _rows([self.online, self.validation, self.test]), "Word perplexity"),
+            Table(heads, _rows(main), "Word perplexity"),
             Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             Table(["steps kept", "rounds"], steps, "Steps"),
@@ -115,8 +122,50 @@ class Outcome:
         write_whole(folder / "result.json", text.encode())
 
 
-def _all(name: str, paid: Costs, generator: np.random.Generator) -> Slice:
-    return Slice(name, len(paid.nats), paid.per_word(), *interval(paid, generator))
+def averaged(outcomes: Sequence[Outcome]) -> Outcome:
+    """One outcome for several seeds: perplexities averaged as losses, rounds added up."""
+    first = outcomes[0]
+    kept = np.zeros(max(len(outcome.kept) for outcome in outcomes), int)
+    for outcome in outcomes:
+        kept[: len(outcome.kept)] += outcome.kept
+    means: dict[str, Any] = {
+        name: _mean_measured([getattr(outcome, name) for outcome in outcomes]) for name in NUMBERS
+    }
+    for name in SLICES:
+        parts: list[Slices] = [getattr(outcome, name) for outcome in outcomes]
+        means[name] = {key: _mean_measured([part[key] for part in parts]) for key in parts[0]}
+    curves = [outcome.curve for outcome in outcomes]
+    pasts = [outcome.retention for outcome in outcomes]
+    return replace(
+        first,
+        **means,
+        test_balanced=float(_mean([outcome.test_balanced for outcome in outcomes])),
+        test_per_token=float(_mean([outcome.test_per_token for outcome in outcomes])),
+        curve=Curve(
+            first.curve.posts,
+            _mean([curve.running for curve in curves]),
+            _mean([curve.windowed for curve in curves]),
+        ),
+        retention=Retention(
+            first.retention.days,
+            _mean([past.bucket for past in pasts]),
+            _mean([past.back_to for past in pasts]),
+        ),
+        kept=kept.tolist(),
+        compute={
+            name: float(np.mean([outcome.compute[name] for outcome in outcomes]))
+            for name in first.compute
+        },
+    )
+
+
+def _mean(perplexities: Sequence[Any]) -> NDArray[np.float64]:
+    return np.asarray(np.exp(np.mean(np.log(perplexities), 0)))
+
+
+def _mean_measured(parts: Sequence[Measured]) -> Measured:
+    value, low, high = _mean([part[:3] for part in parts]).tolist()
+    return Measured(value, low, high, parts[0].posts)
 
 
 def _compute(rounds: list[dict[str, Any]]) -> dict[str, float]:
@@ -128,8 +177,8 @@ def _compute(rounds: list[dict[str, Any]]) -> dict[str, float]:
     return {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens} | seconds
 
 
-def _rows(slices: list[Slice]) -> list[list[str]]:
-    return [[s.name, f"{s.perplexity:.1f}", f"{s.low:.1f} – {s.high:.1f}"] for s in slices]
+def _rows(slices: Slices) -> list[list[str]]:
+    return [[name, f"{s.value:.1f}", f"{s.low:.1f} – {s.high:.1f}"] for name, s in slices.items()]
 
 
 def _plain(value: Any) -> Any:

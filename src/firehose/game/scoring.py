@@ -1,36 +1,40 @@
-"""What a model pays for held-out posts, and what that is per word, per token, per user."""
+"""What posts cost a model, and the files of a run that say so.
 
-from typing import Any, NamedTuple, Self
+In the folder of a run, each file is a column of 32-bit numbers, the nats of posts: ``paid.f32`` for
+the posts of the stream when they came; and under the final model ``validation.f32`` and
+``test.f32`` for held-out posts, ``past.f32`` for a fixed sample of the stream.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
-from firehose.data.corpus import Split
+from firehose.data.corpus import Corpus, Split
+from firehose.game.totals import Totals
 from firehose.models.personal import Personal
 from firehose.progress import track
+from firehose.storage.files import write_whole
 
 AT_ONCE = 128  # posts
+BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sampled from each
 
-
-class Sums(NamedTuple):
-    """What the posts of each user come to."""
-
-    users: NDArray[np.int64]  # [users], as the rest
-    posts: NDArray[np.int64]
-    nats: NDArray[np.float64]
-    words: NDArray[np.int64]
-    tokens: NDArray[np.int64]
+Measure = Literal["online", "validation", "test", "past"]
+Per = Literal["word", "token", "user"]
 
 
 class Costs(NamedTuple):
-    """What each post cost, and what it is spread over."""
+    """What each post cost in nats, and what it is spread over."""
 
     nats: NDArray[np.float64]  # [posts], as the rest
     words: NDArray[np.int64]  # <EOT> included
     tokens: NDArray[np.int64]  # <SOT> not included: nothing predicts it
     user: NDArray[np.int64]
     time: NDArray[np.int64]
+    weight: NDArray[np.float64]  # how many posts it stands for in sums: 1, if not sampled
 
     @classmethod
     def of(
@@ -38,6 +42,7 @@ class Costs(NamedTuple):
         posts: Split,
         nats: NDArray[np.floating],
         places: NDArray[np.int64] | None = None,
+        weight: NDArray[np.float64] | None = None,
     ) -> Self:
         """What posts of a split cost: the first ones, or those at these places."""
         at = slice(len(nats)) if places is None else places
@@ -45,7 +50,8 @@ class Costs(NamedTuple):
             np.asarray(column[at], np.int64)
             for column in (posts.words, posts.user, posts.time, np.diff(posts.offsets) - 1)
         )
-        return cls(np.asarray(nats, np.float64), words, tokens, user, time)
+        weight = np.ones(len(nats)) if weight is None else weight
+        return cls(np.asarray(nats, np.float64), words, tokens, user, time, weight)
 
     def select(self, chosen: NDArray[np.bool_]) -> Self:
         """Some of the posts."""
@@ -54,25 +60,41 @@ class Costs(NamedTuple):
 
     def per_word(self) -> float:
         """The perplexity per word, over all posts together."""
-        return float(np.exp(self.nats.sum() / self.words.sum()))
+        return float(np.exp(self._sum(self.nats) / self._sum(self.words)))
 
     def per_token(self) -> float:
         """The perplexity per token, over all posts together."""
-        return float(np.exp(self.nats.sum() / self.tokens.sum()))
+        return float(np.exp(self._sum(self.nats) / self._sum(self.tokens)))
 
-    def by_user(self) -> Sums:
-        """Add up the posts of each user."""
-        users, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
-        words, tokens = (
-            np.bincount(which, column).astype(np.int64) for column in (self.words, self.tokens)
-        )
-        nats = np.bincount(which, self.nats).astype(np.float64)
-        return Sums(users, posts, nats, words, tokens)
+    def _sum(self, column: NDArray[Any]) -> float:
+        return float((self.weight * column).sum())
 
     def balanced(self) -> float:
         """The perplexity per word with every user counted alike, however much they write."""
-        sums = self.by_user()
-        return float(np.exp(np.mean(sums.nats / sums.words)))
+        return self.totals("user").value()
+
+    def by_user(self) -> dict[str, NDArray[Any]]:
+        """Each user's posts added up: user, posts, and weighted nats, words and tokens."""
+        user, which, posts = np.unique(self.user, return_inverse=True, return_counts=True)
+        sums = {
+            name: np.bincount(which, self.weight * getattr(self, name))
+            for name in ("nats", "words", "tokens")
+        }
+        return {"user": user, "posts": posts, **sums}
+
+    def totals(self, per: Per = "word", users: int | None = None) -> Totals:
+        """Nats by user, and the words or tokens they are spread over.
+
+        ``per`` user means the mean per word of each, counted once. The units are the users who
+        wrote the posts or, by their numbers, all ``users`` of a corpus.
+        """
+        columns = self.by_user()
+        nats, count = columns["nats"], columns["tokens" if per == "token" else "words"]
+        if per == "user":
+            nats, count = nats / count, np.ones(len(count))
+        if users is not None:
+            nats, count = (np.bincount(columns["user"], column, users) for column in (nats, count))
+        return Totals(nats[None], count[None])
 
 
 def costs(
@@ -96,3 +118,59 @@ def costs(
             batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
         nats.append(model.pay(batch).nats)
     return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0), places)
+
+
+def past_sample(
+    time: NDArray[np.int64], each: int = EACH, buckets: int = BUCKETS, seed: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """A fixed sample of posts that are in order of time: up to ``each`` of each bucket.
+
+    Returns their places, and how many posts each stands for. Both depend on nothing but the
+    arguments, so that all runs are asked the same.
+    """
+    places = np.searchsorted(time, bucket_edges(time[0], time[-1], buckets))
+    generator = np.random.default_rng(seed)
+    drawn, weight = [], []
+    for first, last in pairwise(places):
+        drawn.append(np.sort(generator.permutation(last - first)[:each] + first))
+        weight.append(np.full(len(drawn[-1]), (last - first) / max(len(drawn[-1]), 1)))
+    return np.concatenate(drawn), np.concatenate(weight)
+
+
+def score_past(model: Personal, stream: Split, posts: int | None = None) -> Costs:
+    """Let the model pay for a fixed sample of a stream, or of its first posts."""
+    places, weight = past_sample(stream.time[:posts])
+    return costs(model, stream, "the past", places=places)._replace(weight=weight)
+
+
+def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:
+    """Where stretches of equal time begin and end, [buckets + 1]."""
+    return np.linspace(begin, end + 1, buckets + 1)
+
+
+def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
+    """Write what held-out posts, and a sample of those it has seen, cost a run's final model."""
+    for split in ("validation", "test"):
+        _write(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
+    _write(folder / "past.f32", score_past(model, corpus.splits["train"], seen(folder)))
+
+
+def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
+    """Read what a run that is over paid."""
+    file = folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
+    nats: NDArray[np.float32] = np.fromfile(file, "<f4")
+    if measure in ("validation", "test"):
+        return Costs.of(corpus.splits[measure], nats)
+    train = corpus.splits["train"]
+    if measure == "online":
+        return Costs.of(train, nats)
+    return Costs.of(train, nats, *past_sample(train.time[: seen(folder)]))
+
+
+def seen(folder: Path) -> int:
+    """How many posts of the stream a run has paid for so far."""
+    return (folder / "paid.f32").stat().st_size // 4
+
+
+def _write(path: Path, paid: Costs) -> None:
+    write_whole(path, paid.nats.astype("<f4").tobytes())

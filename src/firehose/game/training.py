@@ -12,7 +12,7 @@ import numpy as np
 
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.game.evaluate import cross_costs
-from firehose.game.folder import RunCard
+from firehose.game.folder import Options, RunCard
 from firehose.game.run import begin
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Settings, Training
@@ -203,8 +203,12 @@ class TrainingOutcome(NamedTuple):
     def tables(self) -> list[Table]:
         """The result for people."""
         rows = [
-            [str(epoch.number), f"{epoch.loss:.3f}", f"{epoch.validation:.1f}"]
-            + ["kept" if epoch == self.best() else ""]
+            [
+                str(epoch.number),
+                f"{epoch.loss:.3f}",
+                f"{epoch.validation:.1f}",
+                "kept" if epoch == self.best() else "",
+            ]
             for epoch in self.history
         ]
         heads = ["epoch", "nats a token, training", "word perplexity, validation", ""]
@@ -250,9 +254,8 @@ def pretrain(
     model = settings.model.model_copy(update={"architecture": "agnostic"})
     agnostic = settings.model_copy(update={"model": model})
     opened = open_corpus(corpus)
-    made: TrainingOutcome = begin(
-        "pretrain", opened, out, agnostic, None, split, replace, checkpoint_every
-    )
+    options = Options(replace, checkpoint_every)
+    made: TrainingOutcome = begin("pretrain", opened, out, agnostic, None, split, options)
     return made
 
 
@@ -269,7 +272,6 @@ def offline(
     With ``start``, a pretrained model gives the sizes and the shared weights.
     """
     opened = open_corpus(corpus)
-    made: TrainingOutcome = begin(
-        "offline", opened, out, settings, start, "train", replace, checkpoint_every
-    )
+    options = Options(replace, checkpoint_every)
+    made: TrainingOutcome = begin("offline", opened, out, settings, start, "train", options)
     return made

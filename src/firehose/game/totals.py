@@ -1,0 +1,88 @@
+"""Totals by unit: what a number is computed from, and how sure it is.
+
+A unit is a user, with the nats and words of their posts. Intervals come from samples of units, not
+of posts: posts of one user are not independent of each other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 1000
+AT_ONCE, CELLS = 50, 2**22  # samples in memory, and samples × units
+
+
+class Measured(NamedTuple):
+    """A number, and the interval in which 95 of 100 samples have it."""
+
+    value: float
+    low: float
+    high: float
+    posts: int | None = None  # that it was measured on
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Nats and words of every user, or several such rows that are added and taken away."""
+
+    amount: NDArray[np.float64]  # [rows, units]
+    count: NDArray[np.float64]  # [rows, units]
+    sign: tuple[int, ...] = (1,)  # of each row: 1, or −1
+
+    def less(self, other: "Totals") -> "Totals":
+        """The difference of two, over the same units."""
+        return Totals(
+            np.concatenate([self.amount, other.amount]),
+            np.concatenate([self.count, other.count]),
+            (*self.sign, *(-sign for sign in other.sign)),
+        )
+
+    @property
+    def units(self) -> NDArray[np.bool_]:
+        """Which units count in any row, [units]."""
+        return np.asarray(self.count.any(0))
+
+    def ratio(self) -> float:
+        """Amount by count over all units; added up over the rows, with their signs."""
+        return float(self.amount.sum(1) / self.count.sum(1) @ self.sign)
+
+    def ratios(self, times: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same in samples, with how often each unit is in each: [samples, units] → [samples].
+
+        Not a number, where a sample has no unit that counts in a row.
+        """
+        with np.errstate(invalid="ignore"):
+            ratios: NDArray[np.float64] = (
+                (times @ self.amount.T) / (times @ self.count.T) @ self.sign
+            )
+        return ratios
+
+    def value(self) -> float:
+        """The perplexity; of a difference, the ratio of two perplexities."""
+        return float(np.exp(self.ratio()))
+
+    def measured(self, generator: np.random.Generator, posts: int | None = None) -> Measured:
+        """The perplexity, and where it lies for samples of as many units."""
+        drawn = [self.ratios(times) for times in samples(self.units, generator)]
+        low, high = np.quantile(np.concatenate(drawn), [0.025, 0.975])
+        return Measured(self.value(), float(np.exp(low)), float(np.exp(high)), posts)
+
+
+def samples(
+    chosen: NDArray[np.bool_], generator: np.random.Generator
+) -> Iterator[NDArray[np.int64]]:
+    """How often each unit is in samples of the chosen ones, as many as they are.
+
+    Yields blocks of [samples, units] that fit into memory, RESAMPLES samples in all.
+    """
+    units = np.flatnonzero(chosen)
+    at_once = max(min(AT_ONCE, CELLS // len(chosen)), 1)
+    for first in range(0, RESAMPLES, at_once):
+        times = np.zeros((min(at_once, RESAMPLES - first), len(chosen)), np.int64)
+        for row in times:
+            drawn = generator.integers(0, len(units), len(units))
+            row[units] = np.bincount(drawn, minlength=len(units))
+        yield times
