@@ -20,9 +20,10 @@ demo: $(READY)  ## simulate a population, play the game on its stream, compare
 test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest -n 2
 
-lint: $(READY)  ## ruff, formatting, types
+lint: $(READY)  ## ruff, formatting, the order of imports, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 format: $(READY)  ## let ruff mend what it can
