@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from firehose.experiments import ledger
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group
-from firehose.game.evaluate import evaluate, write
 from firehose.game.metrics import Curve, Retention
 from firehose.game.outcome import Outcome
-from firehose.game.run import play
+from firehose.game.playing import play
 from firehose.game.settings import make_settings
 from firehose.game.totals import Measured, Totals
 from firehose.game.training import offline, pretrain
@@ -22,8 +21,8 @@ from small_models import TINY_GAME
 TRAINING = ["epochs=1", "posts=8", "rate=0.01", "warmup=2"]
 TINY_SCALE = [
     *TINY_GAME,
-    "play.scored=4",
-    "play.validation.per_user=1",
+    "play.optimizer.validation_batch=4",
+    "play.optimizer.validation.per_user=1",
     *(f"{kind}.{setting}" for kind in ("pretrain", "offline") for setting in TRAINING),
 ]
 
@@ -66,14 +65,15 @@ def tiny_scale(folder: Path) -> Path:
 
 def do(job: Job) -> None:
     """A job in this process: what its commands do."""
-    start = job.start.model if job.start else None
+    start = job.start.folder if job.start else None
+    job.store.mkdir(parents=True, exist_ok=True)
+    job.recipe.write_text(job.settings.to_toml())
     if job.kind == "pretrain":
-        pretrain(job.corpus, job.model, job.settings)
+        pretrain(job.corpus, job.folder, job.settings)
     elif job.kind == "play":
         play(job.corpus, job.folder, job.settings, start)
     else:
-        made = offline(job.corpus, job.model, start, job.settings)
-        write(evaluate(made, job.corpus), job.folder / "users.parquet")
+        offline(job.corpus, job.folder, job.settings, start)
 
 
 def paid(nats: ArrayLike, words: ArrayLike) -> Totals:

@@ -16,7 +16,7 @@ PERSONAL: list[Architecture] = ["encoder", "decoder", "adapters"]
 
 SIZES = ["layers=1", "d_model=8", "heads=2", "d_head=4", "d_inner=16"]
 TINY_MODEL = [f"model.shape.{size}" for size in SIZES] + ["model.mlp=4", "model.d_user=4"]
-GAME = ["posts=6", "step_size=4", "rate=0.01", "warmup=3", "steps=2", "memory.per_user=2"]
+GAME = ["posts=6", "step_size=4", "rule.rate=0.01", "rule.warmup=3", "steps=2", "memory.per_user=2"]
 TINY_GAME = TINY_MODEL + [f"play.{setting}" for setting in GAME]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell
 from firehose.classic.methods import Protocol
+from numpy.typing import NDArray
+
 from firehose.data.pictures import files
 from firehose.data.pictures.files import DataSet, Pictures
 from firehose.data.pictures.tasks import BENCHMARKS, Benchmark

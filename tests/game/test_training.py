@@ -1,22 +1,28 @@
 """Pretraining and the offline oracle: they learn, they stop, they go on to the same bits."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game import training
-from firehose.game.scoring import costs
-from firehose.game.settings import Settings, Training, make_settings
-from firehose.game.training import Fit, offline, pretrain
+from firehose.game.run import resume
+from firehose.game.scoring import Costs, costs
+from firehose.game.settings import Settings, make_settings
+from firehose.game.training import Fit, TrainingOutcome, offline, pretrain
 from firehose.models.store import load
+from firehose.optim.adam import Adam
+from firehose.optim.gradient import Gradient
 from firehose.storage import tensors
 from small_models import TINY_MODEL
 
@@ -27,8 +33,8 @@ def tiny(*assignments: str) -> Settings:
     return make_settings(assignments=[*TINY_MODEL, *RATES, *assignments])
 
 
-def weights(model: Path) -> dict[str, torch.Tensor]:
-    return tensors.read(model / "weights.safetensors")
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return tensors.read(run / "model" / "weights.safetensors")
 
 
 def same(one: Path, other: Path) -> bool:
@@ -38,15 +44,18 @@ def same(one: Path, other: Path) -> bool:
 
 def test_it_learns_and_the_best_epoch_is_kept(tmp_path: Path, small_corpus: Corpus) -> None:
     settings = tiny("pretrain.epochs=6", "pretrain.posts=8")
-    trained = pretrain(small_corpus, tmp_path / "model", settings, split="train")
-    history = trained.origin["history"]
-    assert len(history) == 6
-    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
-    again = load(tmp_path / "model", small_corpus)
+    outcome = pretrain(small_corpus, tmp_path / "run", settings, split="train")
+    assert len(outcome.history) == 6
+    assert outcome.history[-1].loss < 0.8 * outcome.history[0].loss
+    again = load(tmp_path / "run", small_corpus)
     scored = costs(again.model, small_corpus.splits["validation"]).per_word()
-    assert scored == pytest.approx(min(epoch["validation"] for epoch in history), rel=1e-6)
+    assert scored == pytest.approx(min(epoch.validation for epoch in outcome.history), rel=1e-6)
+    assert scored == pytest.approx(outcome.best().validation, rel=1e-6)
     assert not again.model.is_personal
-    assert not (tmp_path / "model.training").exists()
+    assert TrainingOutcome.read(tmp_path / "run") == outcome
+    lines = (tmp_path / "run/epochs.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [e._asdict() for e in outcome.history]
+    assert json.loads((tmp_path / "run/progress.json").read_text()) == {"done": 42, "total": 42}
 
 
 def test_a_personal_model_begins_as_the_pretrained_one(
@@ -57,141 +66,124 @@ def test_a_personal_model_begins_as_the_pretrained_one(
     expected = costs(load(tmp_path / "pretrained").model, small_corpus.splits["test"])
     found = []
 
-    def before_the_first_step(self: Fit) -> None:
+    def before_the_first_step(self: Fit) -> Generator[None]:
         found.append(costs(self.model, small_corpus.splits["test"]))
         raise Stopped("seen enough")
+        yield
 
-    monkeypatch.setattr(Fit, "epoch", before_the_first_step)
+    monkeypatch.setattr(Fit, "units", before_the_first_step)
     with pytest.raises(Stopped):
         # The sizes are the pretrained model's, whatever the settings say.
-        offline(small_corpus, tmp_path / "oracle", tmp_path / "pretrained", Settings())
+        offline(small_corpus, tmp_path / "oracle", Settings(), tmp_path / "pretrained")
     assert found[0].nats.tolist() == expected.nats.tolist()
 
 
-def test_early_stopping() -> None:
-    fit = Fit.__new__(Fit)
-    fit.training = Training(epochs=9, patience=2)
-    fit.history = []
-    assert not fit.is_over
-    for validation, over in [(9.0, False), (8.0, False), (8.5, False), (8.0, True)]:
-        number = len(fit.history) + 1
-        fit.history.append(training.Epoch(number, 1.0, validation, 1, 1.0))
-        assert fit.is_over is over
-
-
-def test_the_rate_rises_and_falls() -> None:
-    fit = Fit.__new__(Fit)
-    fit.training = Training(rate=0.1, warmup=10, epochs=4)
-    fit.steps_per_epoch = 25
+def test_the_rate_rises_and_falls_to_its_end(
+    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no epoch is better than the first: nothing stops a cosine before it is over."""
     rates = []
-    for fit.step in range(100):
-        rates.append(fit.rate())
-    assert rates[0] == pytest.approx(0.01, rel=1e-3)
-    assert max(rates) == rates[9]
-    assert rates[50] == pytest.approx(0.05)
+    step = Adam.step
+
+    def noted(self: Adam, gradient: Gradient, rate: float | None = None) -> float:
+        assert rate is not None
+        rates.append(rate)
+        return step(self, gradient, rate)
+
+    monkeypatch.setattr(Adam, "step", noted)
+    found = iter([9.0, 10.0, 11.0, 12.0, 13.0])
+    monkeypatch.setattr(Costs, "per_word", lambda _: next(found, 14.0))
+    settings = tiny("offline.epochs=5", "offline.posts=3", "offline.warmup=9", "offline.rate=0.1")
+    outcome = offline(small_corpus, tmp_path / "run", settings)
+    assert len(rates) == 5 * 18 and outcome.best().number == 1
+    assert rates[0] == pytest.approx(0.1 / 9, rel=1e-3)
+    assert max(rates) == rates[8]
+    assert rates[45] == pytest.approx(0.05)
     assert rates[-1] < 1e-4
 
 
+def stop_at(monkeypatch: pytest.MonkeyPatch, stop: int, sign: signal.Signals) -> None:
+    """Send the next training this signal after so many steps."""
+    steps = Fit._step
+
+    def interrupted(self: Fit, indices: NDArray[np.int64]) -> None:
+        steps(self, indices)
+        if self.done == stop:
+            monkeypatch.setattr(Fit, "_step", steps)
+            os.kill(os.getpid(), sign)
+
+    monkeypatch.setattr(Fit, "_step", interrupted)
+
+
 @pytest.mark.parametrize("stops", [[1], [5, 6], [9, 14, 15]])
-def test_stopped_and_begun_again_it_ends_with_the_same_bits(
+def test_stopped_and_resumed_it_ends_with_the_same_bits(
     tmp_path: Path, small_corpus: Corpus, stops: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tiny("offline.epochs=3", "offline.posts=12")  # 5 steps an epoch
-    offline(small_corpus, tmp_path / "whole", settings=settings)
-    step = Fit.epoch
-    for stop in stops:
-
-        def interrupted(self: Fit, stop: int = stop) -> object:
-            for value in step(self):
-                if self.step == stop:
-                    os.kill(os.getpid(), signal.SIGINT)
-                yield value
-
-        monkeypatch.setattr(Fit, "epoch", interrupted)
-        with pytest.raises(Stopped, match=f"after step {stop}; the same command"):
-            offline(small_corpus, tmp_path / "broken", settings=settings)
-        assert not (tmp_path / "broken").exists()
-    monkeypatch.setattr(Fit, "epoch", step)
-    offline(small_corpus, tmp_path / "broken", settings=settings)
+    offline(small_corpus, tmp_path / "whole", settings)
+    for number, stop in enumerate(stops):
+        stop_at(monkeypatch, stop, signal.SIGINT)
+        with pytest.raises(Stopped, match=f"after step {stop}; `firehose resume"):
+            if number:
+                resume(tmp_path / "broken")
+            else:
+                offline(small_corpus, tmp_path / "broken", settings)
+        assert not (tmp_path / "broken" / "result.json").exists()
+    resume(tmp_path / "broken")
     assert same(tmp_path / "whole", tmp_path / "broken")
+    for name in ("test.f32", "validation.f32", "crossed.f32"):
+        mine, theirs = ((tmp_path / run / name).read_bytes() for run in ("whole", "broken"))
+        assert mine == theirs
 
 
-def test_killed_and_begun_again_it_ends_with_the_same_bits(
+def test_killed_and_resumed_it_ends_with_the_same_bits(
     tmp_path: Path, small_corpus: Corpus
 ) -> None:
-    command = [sys.executable, "-m", "firehose", "offline", str(small_corpus.path)]
-    options = [*TINY_MODEL, *RATES, "offline.epochs=40", "offline.posts=4", "offline.patience=40"]
+    program = [sys.executable, "-m", "firehose"]
+    command = [*program, "offline", str(small_corpus.path)]
+    options = [*TINY_MODEL, *RATES, "offline.epochs=40", "offline.posts=4"]
     command += [part for option in options for part in ("--set", option)]
     command += ["--checkpoint-every", "0"]
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)
     begun = subprocess.Popen([*command, "--out", str(tmp_path / "killed")])
-    states = tmp_path / "killed.training"
+    states = tmp_path / "killed" / "checkpoints"
     while not (states.exists() and len(list(states.glob("state-*"))) > 1):
         assert begun.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     begun.kill()
     begun.wait()
-    assert not (tmp_path / "killed").exists()
-    subprocess.run([*command, "--out", str(tmp_path / "killed")], check=True)
+    assert not (tmp_path / "killed" / "result.json").exists()
+    subprocess.run([*program, "resume", str(tmp_path / "killed")], check=True)
     assert same(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_what_cannot_go_on_is_told(tmp_path: Path, small_corpus: Corpus) -> None:
     settings = tiny("pretrain.epochs=1")
     with pytest.raises(FirehoseError, match="no posts in 'pretrain'; prepare it with"):
-        pretrain(small_corpus, tmp_path / "model", settings)
-    with pytest.raises(FirehoseError, match=r"Step \d+ has a loss of .*(nan|inf)"):
+        pretrain(small_corpus, tmp_path / "run", settings)
+    with pytest.raises(
+        FirehoseError, match=r"loss of step \d+ is not a finite number; .* lower rate"
+    ):
         wild = tiny("pretrain.epochs=9", "pretrain.rate=1e30", "pretrain.posts=4")
         pretrain(small_corpus, tmp_path / "wild", wild, split="train")
-    assert not (tmp_path / "wild").exists()
-    pretrain(small_corpus, tmp_path / "model", settings, split="train")
-    before = weights(tmp_path / "model")
+    assert not (tmp_path / "wild" / "model").exists()
+    pretrain(small_corpus, tmp_path / "run", settings, split="train")
+    before = weights(tmp_path / "run")
     with pytest.raises(FirehoseError, match="exists already"):
-        pretrain(small_corpus, tmp_path / "model", tiny("pretrain.epochs=2"), split="train")
-    assert all(torch.equal(value, before[n]) for n, value in weights(tmp_path / "model").items())
+        pretrain(small_corpus, tmp_path / "run", tiny("pretrain.epochs=2"), split="train")
+    assert all(torch.equal(value, before[n]) for n, value in weights(tmp_path / "run").items())
 
 
-def test_another_training_is_not_continued(
+def test_what_is_replaced_is_begun_again(
     tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Fit.epoch
-
-    def interrupted(self: Fit) -> object:
-        for value in step(self):
-            os.kill(os.getpid(), signal.SIGTERM)
-            yield value
-
-    monkeypatch.setattr(Fit, "epoch", interrupted)
-    with pytest.raises(Stopped):
-        offline(small_corpus, tmp_path / "model", settings=tiny("offline.epochs=1"))
-    monkeypatch.setattr(Fit, "epoch", step)
-    other = tiny("offline.epochs=1", "offline.seed=7")
-    with pytest.raises(FirehoseError, match="of a training with other settings"):
-        offline(small_corpus, tmp_path / "model", settings=other)
-    offline(small_corpus, tmp_path / "model", settings=other, replace=True)
-    assert (tmp_path / "model").exists()
-
-
-def test_what_is_replaced_does_not_pass_for_newer(
-    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Fit.epoch
-
-    def stopped(settings: Settings, after: int, replace: bool) -> None:
-        def interrupted(self: Fit) -> object:
-            for value in step(self):
-                if self.step == after:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                yield value
-
-        monkeypatch.setattr(Fit, "epoch", interrupted)
-        with pytest.raises(Stopped, match=f"after step {after};"):
-            offline(small_corpus, tmp_path / "model", settings=settings, replace=replace)
-        monkeypatch.setattr(Fit, "epoch", step)
-
-    stopped(tiny("offline.posts=4"), 9, replace=False)
+    stop_at(monkeypatch, 9, signal.SIGTERM)
+    with pytest.raises(Stopped, match="after step 9;"):
+        offline(small_corpus, tmp_path / "run", tiny("offline.posts=4"))
     other = tiny("offline.posts=4", "offline.epochs=1", "offline.seed=7")
-    stopped(other, 2, replace=True)
-    offline(small_corpus, tmp_path / "model", settings=other)  # goes on from step 2
-    offline(small_corpus, tmp_path / "whole", settings=other)
-    assert same(tmp_path / "model", tmp_path / "whole")
+    stop_at(monkeypatch, 2, signal.SIGTERM)
+    with pytest.raises(Stopped, match="after step 2;"):
+        offline(small_corpus, tmp_path / "run", other, replace=True)
+    resume(tmp_path / "run")
+    offline(small_corpus, tmp_path / "whole", other)
+    assert same(tmp_path / "run", tmp_path / "whole")
