@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,14 @@ def test_a_text_comes_back() -> None:
     assert tokens[lengths[0] - 1] == VOCABULARY.eot
     assert VOCABULARY.decode(tokens[: lengths[0]]) == text
     assert tokens[lengths[0] :].tolist() == [VOCABULARY.sot, VOCABULARY.eot]
+
+
+@given(st.lists(st.lists(st.sampled_from([*WORDS.split(), "<URL>", "x_y", "東京"])), max_size=5))
+def test_posts_side_by_side_come_back(posts: list[list[str]]) -> None:
+    texts = [" ".join(post) for post in posts]
+    tokens, lengths = VOCABULARY.encode(texts)
+    offsets = np.append(0, np.cumsum(lengths))
+    assert VOCABULARY.decode_posts(tokens, offsets) == texts
 
 
 def test_placeholders_are_one_piece() -> None:

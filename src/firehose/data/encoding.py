@@ -157,13 +157,13 @@ def write_split(
             continue  # known of simulated posts only
         name = "offsets" if column == "lengths" else column
         if column == "lengths":
-            blocks = _running(blocks)
+            blocks = offsets_of(blocks)
         files[f"{out.name}/{name}.npy"] = write_array(out / f"{name}.npy", kind, shape, blocks)
     return files
 
 
-def _running(lengths: Iterable[NDArray[np.generic]]) -> Iterator[NDArray[np.int64]]:
-    """Where each post begins, from the lengths of all; then where the last one ends."""
+def offsets_of(lengths: Iterable[NDArray[np.generic]]) -> Iterator[NDArray[np.int64]]:
+    """The offsets of posts, one more than there are, from blocks of their lengths."""
     total = np.zeros(1, np.int64)
     yield total
     for block in lengths:

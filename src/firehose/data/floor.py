@@ -4,12 +4,13 @@ Stored with the posts, in nats: for a predictor that knows the user, and for the
 does not. No learner can do better in expectation, so every curve can be drawn against it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from firehose.data.corpus import Floor
 from firehose.data.encoding import members, read_raw, read_slice, write_raw
@@ -71,17 +72,10 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
     return {"number": task["number"]}
 
 
-def floor_of(folder: Path, place: str) -> Floor:
-    """The word perplexities that a split's posts allow."""
-    nats = sum(
-        (
-            block.reshape(-1, 2).sum(axis=0)
-            for block in read_raw(folder, place, "floor", np.float64)
-        ),
-        start=np.zeros(2),
-    )
-    words = sum(int(block.sum()) for block in read_raw(folder, place, "words", np.int32))
-    personalized, agnostic = np.exp(nats / words).tolist()
+def floor_of(floors: Iterable[NDArray[Any]], words: Iterable[NDArray[Any]]) -> Floor:
+    """The best possible word perplexities on posts, from blocks of their two columns."""
+    nats = sum((block.reshape(-1, 2).sum(axis=0) for block in floors), start=np.zeros(2))
+    personalized, agnostic = np.exp(nats / sum(int(block.sum()) for block in words)).tolist()
     return Floor(personalized=personalized, agnostic=agnostic)
 
 

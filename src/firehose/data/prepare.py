@@ -237,7 +237,10 @@ def _assemble(
     for name in ("vocabulary.model", "config.toml", "users.parquet"):
         files[name] = File(bytes=(out / name).stat().st_size, sha256=sha256(out / name))
     known = {
-        name: floor.floor_of(folder, place)
+        name: floor.floor_of(
+            encoding.read_raw(folder, place, "floor", np.float64),
+            encoding.read_raw(folder, place, "words", np.int32),
+        )
         for name, place in splits.items()
         if counts[place].posts and encoding.has_raw(folder, place, "floor")
     }

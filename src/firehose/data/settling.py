@@ -22,6 +22,7 @@ from firehose.data.corpus import SPLITS
 from firehose.data.engine import Task
 from firehose.data.plan import Cleaning, Plan, Splitting
 from firehose.data.reading import hash64, read_part
+from firehose.data.wordcount import COUNTS, count_table
 
 CHUNK = 8_192  # texts held as Python strings at a time
 SAMPLE = 1_024  # of so many posts, one tells its time to whoever cuts the stream into slices
@@ -193,23 +194,10 @@ def _words(
             lengths.append(len(found) + 1)
         cleaned.append(pa.array(lines, pa.string()))
     tables = [
-        pa.table(
-            {
-                "word": pa.array(counter.keys(), pa.string()),
-                "small": np.full(len(counter), bool(group & 4)),
-                "training": (tokens := np.fromiter(counter.values(), np.int64)) * (group & 1),
-                "total": tokens * (not group & 2),
-            }
-        )
+        count_table(counter, bool(group & 4), bool(group & 1), not group & 2)
         for group, counter in counters.items()
     ]
-    nothing = {
-        "word": pa.string(),
-        "small": pa.bool_(),
-        "training": pa.int64(),
-        "total": pa.int64(),
-    }
-    counts = pa.concat_tables([pa.schema(nothing.items()).empty_table(), *tables])
+    counts = pa.concat_tables([COUNTS.empty_table(), *tables])
     return pa.chunked_array(cleaned, pa.string()), np.array(lengths, np.int32), counts
 
 

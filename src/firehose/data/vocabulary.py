@@ -65,6 +65,19 @@ class Vocabulary:
         text: str = self._processor.decode([int(t) for t in tokens if int(t) not in around])
         return text
 
+    def decode_posts(
+        self, tokens: NDArray[np.unsignedinteger], offsets: NDArray[np.int64]
+    ) -> list[str]:
+        """The texts that :meth:`encode` was given; post i is ``tokens[offsets[i]:offsets[i + 1]]``.
+
+        What a piece cannot tell is lost: ``▁`` comes back as ``_``, several spaces as one.
+        """
+        inside = [tokens[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(offsets.tolist())]
+        texts: list[str] = self._processor.decode(inside, num_threads=1) if inside else []
+        for name, spelling in self._respelled.items():
+            texts = [text.replace(spelling, name) for text in texts]
+        return texts
+
     def _id(self, piece: str) -> int | None:
         number: int = self._processor.piece_to_id(piece)
         return number if self._processor.id_to_piece(number) == piece else None

@@ -1,8 +1,10 @@
 """How often each word occurs: what the vocabulary is made from, and what a corpus is made of."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,6 +14,22 @@ from firehose.data.corpus import WordCount
 
 CATEGORIES = ("words", "hashtags", "mentions", "emoji", "URLs", "other")
 CHUNK = 65_536  # words held as Python strings at a time
+COUNTS = pa.schema(
+    {
+        "word": pa.string(),
+        "small": pa.bool_(),  # whether it is counted for the small corpus
+        "training": pa.int64(),  # how often it occurs in text to train the vocabulary on
+        "total": pa.int64(),  # how often it occurs in the posts of users
+    }
+)
+
+
+def count_table(counter: Counter[str], small: bool, training: bool, total: bool) -> pa.Table:
+    """The counts of some posts, which are all to be trained on or not, and users' or not."""
+    counts = np.fromiter(counter.values(), np.int64, len(counter))
+    words = pa.array(counter.keys(), pa.string())
+    columns = [words, pa.array(np.full(len(counts), small)), counts * training, counts * total]
+    return pa.table(columns, COUNTS)
 
 
 def count_words(folder: Path) -> pa.Table:
