@@ -19,7 +19,7 @@ from firehose.methods.learners.all import LEARNERS, Learner, make_learner
 from firehose.methods.learners.gem import GEM
 from firehose.methods.learners.icarl import Exemplars, ICaRL
 from firehose.methods.optimizers.all import ConGraD, OnlineGD, Optimizer
-from firehose.models.perceptron import Perceptron, Start, Tone
+from firehose.models.perceptron import Perceptron, PixelScale, Start
 from firehose.optim.sgd import SGD
 
 HIDDEN = (100, 100)
@@ -109,8 +109,8 @@ def make_parts(
 ) -> Parts:
     """The parts of a method."""
     name, optimizer = parse(method)
-    tone = tasks.standard if protocol.pixels == "standard" else Tone()
-    model = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed, tone, protocol.weights)
+    pixel_scale = tasks.standard if protocol.pixels == "standard" else PixelScale()
+    model = Perceptron(tasks.pixels, CLASSES, HIDDEN, seed, pixel_scale, protocol.weights)
     width = tasks.pixels + 1
     rate = benchmark.rate if protocol.rate is None else protocol.rate
     rule = SGD(model, rate * protocol.icarl_pace if name == "icarl" else rate)

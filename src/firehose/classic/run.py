@@ -11,7 +11,7 @@ from firehose.batch import Batch
 from firehose.classic.methods import Protocol, make_parts
 from firehose.data.pictures.tasks import Benchmark, Tasks
 from firehose.game.round import play
-from firehose.models.perceptron import named
+from firehose.models.perceptron import labels
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 AT_ONCE = 1000  # pictures that are tested at once
@@ -75,6 +75,6 @@ def accuracies(classify: Callable[[Batch], NDArray[np.int64]], tasks: Tasks) -> 
     for posts in tasks.test:
         cuts = range(AT_ONCE, len(posts), AT_ONCE)
         parts = [posts.select(part) for part in np.split(np.arange(len(posts)), cuts)]
-        right = sum(int((classify(part) == named(part).numpy()).sum()) for part in parts)
+        right = sum(int((classify(part) == labels(part).numpy()).sum()) for part in parts)
         shares.append(right / len(posts))
     return shares

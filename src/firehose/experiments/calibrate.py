@@ -113,7 +113,7 @@ def _reckon(job: Job, pace: Pace) -> Estimate:
 def _room(plan: BufferPlan, job: Job) -> int:
     """The bytes of a full buffer."""
     posts = (plan.per_user or 0) * job.corpus.manifest.users if plan.posts is None else plan.posts
-    return posts * (2 * job.settings.model.longest + 18)
+    return posts * (2 * job.settings.model.max_tokens + 18)
 
 
 def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
@@ -121,7 +121,7 @@ def _measured(corpus: Corpus, settings: Settings, step_size: int) -> Pace:
     from firehose.optim.adam import Adam
 
     model = Personal(settings.model, corpus.vocabulary.size)
-    model.move_to(settings.compute.place())
+    model.move_to(settings.compute.find_device())
     model.users.take(np.arange(corpus.manifest.users), learn=True)
     adam = Adam(model, 1e-6)
     train, generator = corpus.splits["train"], np.random.default_rng(0)

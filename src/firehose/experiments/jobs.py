@@ -20,7 +20,7 @@ from firehose.models.device import Compute
 from firehose.plugins import checksum
 
 # Settings that a pretrained model hands on to all that begin with it.
-PRETRAINED = ("model.shape.", "model.longest", "pretrain.", "compute.")
+PRETRAINED = ("model.shape.", "model.max_tokens", "pretrain.", "compute.")
 
 
 @dataclass(frozen=True)

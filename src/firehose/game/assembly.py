@@ -15,7 +15,7 @@ from firehose.methods.buffers.storage import SavedBuffer
 from firehose.methods.learners.all import make_learner
 from firehose.methods.optimizers.all import ConGraD, OnlineGD
 from firehose.models.personal import Personal
-from firehose.models.store import begin, put_weights, weights
+from firehose.models.store import from_pretrained, put_weights, weights
 from firehose.optim.adam import Adam
 from firehose.storage.checkpoints import State, part, prefixed
 
@@ -24,14 +24,14 @@ class Game:
     """All parts of a game, and the state they are in together."""
 
     def __init__(self, corpus: Corpus, playing: Playing, model: Personal) -> None:
-        longest = model.plan.longest
+        max_tokens = model.plan.max_tokens
         self.model = model
         self.adam = Adam(
             model, playing.rate, playing.clip, playing.user_rate, warmup=playing.warmup
         )
         self.learner = make_learner(playing.learner, playing.step_size)
-        self.memory = make_buffer(playing.memory, longest)
-        self.validation = make_buffer(playing.validation, longest)
+        self.memory = make_buffer(playing.memory, max_tokens)
+        self.validation = make_buffer(playing.validation, max_tokens)
         self.optimizer = (
             OnlineGD(self.adam, playing.steps)
             if playing.optimizer == "online-gd"
@@ -90,5 +90,5 @@ def _as_tensors(buffer: SavedBuffer) -> dict[str, torch.Tensor]:
 
 def make_game(corpus: Corpus, settings: Settings, start: str | Path | None = None) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    model = begin(settings.model, corpus, start, settings.play.seed)
-    return Game(corpus, settings.play, model.move_to(settings.compute.place()))
+    model = from_pretrained(settings.model, corpus, start, settings.play.seed)
+    return Game(corpus, settings.play, model.move_to(settings.compute.find_device()))

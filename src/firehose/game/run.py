@@ -57,7 +57,7 @@ def play(
         "schema": SCHEMA,
         "version": firehose.__version__,
         "machine": machine(),
-        "place": str(settings.compute.place()),
+        "place": str(settings.compute.find_device()),
         "corpus": str(opened.path.resolve()),
         "corpus_seal": opened.manifest.seal(),
         "start": None if start is None else str(Path(start).resolve()),

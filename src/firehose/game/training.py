@@ -20,7 +20,15 @@ from firehose.game.settings import Settings, Training
 from firehose.interrupts import stop_requests
 from firehose.machine import machine
 from firehose.models.personal import Personal
-from firehose.models.store import WEIGHTS, Trained, begin, put_weights, read_card, save, weights
+from firehose.models.store import (
+    WEIGHTS,
+    Trained,
+    from_pretrained,
+    put_weights,
+    read_card,
+    save,
+    weights,
+)
 from firehose.optim.adam import Adam, NotFinite
 from firehose.progress import say, track
 from firehose.storage.checkpoints import Checkpoints, State, part, prefixed
@@ -155,7 +163,7 @@ def pretrain(
     opened = open_corpus(corpus)
     plan = settings.model.model_copy(update={"architecture": "agnostic"})
     model = Personal(plan, opened.vocabulary.size, settings.pretrain.seed)
-    model.move_to(settings.compute.place())
+    model.move_to(settings.compute.find_device())
     trained = Trained(model, opened.vocabulary, opened.users)
     run = Run("pretrain", opened, split, settings.pretrain, None)
     return run.finish(trained, Path(out), replace, checkpoint_every)
@@ -174,8 +182,8 @@ def offline(
     With ``start``, a pretrained model gives the sizes and the shared weights.
     """
     opened = open_corpus(corpus)
-    model = begin(settings.model, opened, start, settings.offline.seed)
-    model.move_to(settings.compute.place())
+    model = from_pretrained(settings.model, opened, start, settings.offline.seed)
+    model.move_to(settings.compute.find_device())
     trained = Trained(model, opened.vocabulary, opened.users)
     run = Run("offline", opened, "train", settings.offline, start)
     return run.finish(trained, Path(out), replace, checkpoint_every)
@@ -223,7 +231,7 @@ class Run(NamedTuple):
             trained.origin = identity | {
                 "history": [epoch._asdict() for epoch in fit.history],
                 "machine": machine(),
-                "place": str(trained.model.place),
+                "place": str(trained.model.device),
             }
             save(trained, out, replace)
             checkpoints.remove()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.data.pictures.files import CLASSES, DataSet, Pictures
-from firehose.models.perceptron import Tone
+from firehose.models.perceptron import PixelScale
 
 Order = Literal["fixed", "random"]  # of tasks
 
@@ -75,9 +75,9 @@ class Tasks(NamedTuple):
                 yield posts.select(np.arange(start, min(start + size, len(posts))))
 
     @property
-    def standard(self) -> Tone:
+    def standard(self) -> PixelScale:
         """With it, the data set's pixels have a mean of 0 and a deviation of 1."""
-        return Tone.standard(self.whole)
+        return PixelScale.standard(self.whole)
 
     @property
     def pixels(self) -> int:

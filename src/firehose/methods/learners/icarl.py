@@ -11,7 +11,7 @@ from firehose.batch import Batch
 from firehose.methods.buffers.storage import Buffer
 from firehose.methods.learners.all import draw
 from firehose.models.model import Model
-from firehose.models.perceptron import Perceptron, named
+from firehose.models.perceptron import Perceptron, labels
 from firehose.optim.gradient import Gradient
 
 
@@ -43,7 +43,7 @@ class Exemplars:
             return nobody
         task = Batch.join(self.pending)
         self.pending = []
-        classes = named(task).numpy()
+        classes = labels(task).numpy()
         kinds = np.unique(classes).tolist()
         each = self.posts // len({*self.chosen, *kinds})
         gone = [nobody, *(self.chosen.pop(kind) for kind in kinds if kind in self.chosen)]
@@ -127,8 +127,8 @@ class ICaRL:
         reminders, outputs = memory.reminders(generator)
         shares = (1 / len(posts), self.strength / outputs.numel())
         parts = zip((len(posts), len(reminders)), shares, strict=True)
-        return model.toward(
-            torch.cat([model.see(posts), model.see(reminders)]),
-            torch.cat([model.one_hot[named(posts)], outputs.softmax(1)]),
+        return model.gradient_toward(
+            torch.cat([model.pixels_of(posts), model.pixels_of(reminders)]),
+            torch.cat([model.one_hot[labels(posts)], outputs.softmax(1)]),
             torch.cat([torch.full((number, 1), share) for number, share in parts]),
         )
