@@ -200,11 +200,11 @@ class Padded(nn.Module):
         for number in range(shape.layers):
             hidden = self._attend(shared.attention[number], hidden, distances)
             block = shared.feed_forward[number]
-            inner = self.drop(block.rise(hidden).relu())
-            hidden = block.norm(hidden + self.drop(block.fall(inner)))
+            inner = self.drop(block.up(hidden).relu())
+            hidden = block.norm(hidden + self.drop(block.down(inner)))
             mlp = self.mlps[str(number + 1)]
-            inner = self.drop(mlp.inward(torch.cat([hidden, user], -1)).relu())
-            hidden = hidden + mlp.norm(self.drop(mlp.outward(inner)))
+            inner = self.drop(mlp.up(torch.cat([hidden, user], -1)).relu())
+            hidden = hidden + mlp.norm(self.drop(mlp.down(inner)))
         logits = functional.linear(self.drop(hidden), shared.embedding, shared.output_bias)
         costs = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return (costs * weights.flatten()).sum()
@@ -212,12 +212,12 @@ class Padded(nn.Module):
     def _attend(self, block: Any, hidden: Tensor, distances: Tensor) -> Tensor:
         shape = PLAN.shape
         posts, width, _ = hidden.shape
-        mixed = block.queries_keys_values(hidden).view(posts, width, 3, shape.heads, shape.d_head)
-        query, key, value = mixed.unbind(2)
-        far = block.positions(distances).view(width, shape.heads, shape.d_head)
+        qkv = block.queries_keys_values(hidden).view(posts, width, 3, shape.heads, shape.d_head)
+        query, key, value = qkv.unbind(2)
+        relative_keys = block.positions(distances).view(width, shape.heads, shape.d_head)
         content, position = self.shared.biases
         scores = torch.einsum("pqhd,pkhd->phqk", query + content, key)
-        by_distance = torch.einsum("pqhd,khd->phqk", query + position, far)
+        by_distance = torch.einsum("pqhd,khd->phqk", query + position, relative_keys)
         moved = functional.pad(by_distance, (1, 0)).view(posts, shape.heads, width + 1, width)
         scores = (scores + moved[:, :, 1:].view_as(scores)) * shape.d_head**-0.5
         later = torch.ones(width, width, dtype=torch.bool).triu(1)

@@ -27,7 +27,7 @@ from firehose.classic.showing import (
 from firehose.cli.app import app
 from firehose.data.pictures.tasks import BENCHMARKS, Benchmark, Images, Order, make_tasks
 from firehose.errors import FirehoseError, Stopped
-from firehose.models.perceptron import named
+from firehose.models.perceptron import labels
 from firehose.report.tables import Beside
 from small_pictures import DATA, PERMUTED, QUICK, SMALL, stay_at_home
 
@@ -36,7 +36,7 @@ def test_disjoint_tasks_have_two_classes_each() -> None:
     tasks = make_tasks(SMALL, DATA, seed=0)
     for task in range(5):
         for posts in (tasks.train[task], tasks.test[task]):
-            assert set(named(posts).tolist()) == {2 * task, 2 * task + 1}
+            assert set(labels(posts).tolist()) == {2 * task, 2 * task + 1}
             assert set(posts.user.tolist()) == {task}
         assert len(tasks.train[task]) == 40 and len(tasks.test[task]) == 40
     rows = {tuple(row) for row in tasks.train[0].tokens.reshape(40, -1).tolist()}
@@ -62,7 +62,7 @@ def test_tasks_can_come_in_random_order(benchmark: Benchmark) -> None:
         made = make_tasks(benchmark, DATA, seed, order)
         for task, (seen, held_out) in enumerate(zip(made.train, made.test, strict=True)):
             assert set(seen.user.tolist()) == set(held_out.user.tolist()) == {task}
-            assert set(named(seen).tolist()) <= set(named(held_out).tolist())
+            assert set(labels(seen).tolist()) <= set(labels(held_out).tolist())
         return [posts.tokens.tobytes() for posts in made.test]
 
     fixed, *shuffled = tests(0, "fixed"), *(tests(seed, "random") for seed in range(6))

@@ -17,7 +17,7 @@ from firehose.errors import FirehoseError
 from firehose.methods.learners.gem import GEM
 from firehose.methods.learners.icarl import ICaRL
 from firehose.methods.optimizers.all import ConGraD, OnlineGD
-from firehose.models.perceptron import Perceptron, Tone
+from firehose.models.perceptron import Perceptron, PixelScale
 from firehose.optim.sgd import SGD
 from small_pictures import DATA, QUICK, SMALL, stay_at_home
 
@@ -61,8 +61,8 @@ def test_parts_are_what_the_protocol_says(method: str) -> None:
     assert optimizer.steps == (2 if method in ("GEM", "GD online") else 3)
     assert isinstance(optimizer.rule, SGD)
     assert optimizer.rule.rate == (0.15 if method == "iCaRL" else 0.3)
-    start = Perceptron(12, 10, HIDDEN, 0, Tone.standard(DATA.train.pixels), "torch")
-    assert model.tone == start.tone and model.weights.equal(start.weights)
+    start = Perceptron(12, 10, HIDDEN, 0, PixelScale.standard(DATA.train.pixels), "torch")
+    assert model.pixel_scale == start.pixel_scale and model.weights.equal(start.weights)
     generator = np.random.default_rng(0)
     for batch in tasks.stream(CHOSEN.posts):
         memory.push(optimizer.admit(batch, generator), generator)

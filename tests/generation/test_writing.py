@@ -43,7 +43,7 @@ def trained(
     seed: int = 0, architecture: Architecture = "adapters", ends: float = 0.0, loud: float = 0.2
 ) -> Trained:
     """A random model of few pieces, so that all it can say can be enumerated."""
-    plan = ModelPlan(architecture=architecture, shape=TINY, d_user=4, mlp=8, longest=9)
+    plan = ModelPlan(architecture=architecture, shape=TINY, d_user=4, mlp=8, max_tokens=9)
     torch.manual_seed(seed)
     model = awake(Personal(plan, VOCABULARY.size))
     for parameter in model.parameters():
@@ -179,9 +179,9 @@ samplings = st.one_of(
         top_k=st.sampled_from([0, 1, 5]),
         top_p=st.sampled_from([0.3, 0.9, 1]),
         seed=st.integers(0, 9),
-        longest=st.integers(4, 20),
+        max_tokens=st.integers(4, 20),
     ),
-    st.builds(Sampling, beam=st.integers(2, 6), longest=st.integers(4, 20)),
+    st.builds(Sampling, beam=st.integers(2, 6), max_tokens=st.integers(4, 20)),
 )
 
 
@@ -197,9 +197,9 @@ def test_what_a_text_promises(seed: int, user: int, sampling: Sampling) -> None:
         assert text.startswith(PROMPT)
         assert text == VOCABULARY.decode(tokens)
         assert tokens[: len(start)] == start
-        assert len(start) < len(tokens) <= (sampling.longest or 0)
+        assert len(start) < len(tokens) <= (sampling.max_tokens or 0)
         assert finished == (tokens[-1] == EOT)
-        assert finished or len(tokens) == sampling.longest
+        assert finished or len(tokens) == sampling.max_tokens
         assert EOT not in tokens[:-1]
         assert not {ID[piece] for piece in FORBIDDEN} & set(tokens[1:])
         whole, before = model.model.pay(batch_of([list(tokens), list(start)], [user] * 2)).nats
@@ -209,7 +209,7 @@ def test_what_a_text_promises(seed: int, user: int, sampling: Sampling) -> None:
 def test_the_longest_is_the_model_s_unless_another_is_asked_for() -> None:
     model = trained(ends=-40)
     assert len(generate(model, PROMPT, None)[0].tokens) == 9
-    assert len(generate(model, PROMPT, None, Sampling(longest=14))[0].tokens) == 14
+    assert len(generate(model, PROMPT, None, Sampling(max_tokens=14))[0].tokens) == 14
 
 
 def test_greedy_takes_the_most_probable_piece_each_time() -> None:
@@ -283,7 +283,7 @@ def test_a_wide_beam_finds_the_most_probable_texts_of_all(
     seed: int, ends: float, count: int
 ) -> None:
     model = trained(seed, ends=ends)
-    longest = len(prompt_tokens(PROMPT)) + 3
+    max_tokens = len(prompt_tokens(PROMPT)) + 3
     every = [*BEGIN, *CONTINUE]
     expected: dict[tuple[int, ...], float] = {}
     for texts, scores, after in levels(model, 4, every, every, 0):
@@ -293,7 +293,7 @@ def test_a_wide_beam_finds_the_most_probable_texts_of_all(
         ends_at = (scores + after[:, EOT]).tolist()
         expected |= {(*text, EOT): end for text, end in zip(texts, ends_at, strict=True)}
     best = sorted(expected, key=lambda text: -expected[text])[:count]
-    found = generate(model, PROMPT, "user4", Sampling(beam=200, longest=longest), count)
+    found = generate(model, PROMPT, "user4", Sampling(beam=200, max_tokens=max_tokens), count)
     assert [text.tokens[-len(tokens) :] for text, tokens in zip(found, best, strict=True)] == best
     nats = [text.nats for text in found]
     np.testing.assert_allclose(nats, [-expected[text] for text in best], atol=1e-4)
@@ -340,7 +340,7 @@ def test_without_users_everybody_gets_the_same() -> None:
 
 def test_a_prompt_is_cleaned_as_a_post_is() -> None:
     text = generate(
-        trained(), "  the house&amp;home\nof https://x.y/z ", None, Sampling(longest=20)
+        trained(), "  the house&amp;home\nof https://x.y/z ", None, Sampling(max_tokens=20)
     )
     cleaned = "the house & home of <URL>"
     assert text[0].text.startswith(cleaned)
@@ -378,7 +378,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers() -> None:
         ({"top_p": 1.5}, "top_p = 1.5 .* less than or equal to 1"),
         ({"top_k": -1}, "top_k = -1 "),
         ({"beam": 0}, "beam = 0 "),
-        ({"longest": 1}, "longest = 1 "),
+        ({"max_tokens": 1}, "max_tokens = 1 "),
         ({"seed": -1}, "seed = -1 "),
         ({"topk": 1}, "did you mean 'top_k'"),
     ],

@@ -16,7 +16,7 @@ from firehose.methods.buffers.storage import BufferPlan
 from firehose.methods.learners.all import OnlineOnly
 from firehose.methods.learners.gem import GEM, weights
 from firehose.methods.learners.icarl import Exemplars, ICaRL, herd
-from firehose.models.perceptron import Perceptron, Tone, named
+from firehose.models.perceptron import Perceptron, PixelScale, labels
 from firehose.optim.adam import NotFinite
 from firehose.optim.gradient import Gradient
 from firehose.optim.sgd import SGD
@@ -237,10 +237,10 @@ def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     third = ICaRL(9, strength=2.0).gradient(model, released, held, np.random.default_rng(1))
     reminders, then = held.reminders(np.random.default_rng(1))
     weights = differentiable(model)
-    now = torch.log_softmax(run(weights, model.see(reminders)), 1)
+    now = torch.log_softmax(run(weights, model.pixels_of(reminders)), 1)
     then = torch.softmax(then, 1)
-    outputs = run(weights, model.see(released))
-    loss = torch.nn.functional.cross_entropy(outputs, named(released))
+    outputs = run(weights, model.pixels_of(released))
+    loss = torch.nn.functional.cross_entropy(outputs, labels(released))
     loss = loss + 2 * (then * (then.log() - now)).mean()
     assert third is not None
     assert torch.allclose(flat(third), slopes(loss, weights), atol=1e-6)
@@ -251,7 +251,7 @@ def test_the_gradient_by_hand_is_that_of_autograd(hidden: tuple[int, ...]) -> No
     model = Perceptron(PIXELS, 3, hidden, seed=2)
     posts = pictures(7)
     weights = differentiable(model)
-    loss = torch.nn.functional.cross_entropy(run(weights, model.see(posts)), named(posts))
+    loss = torch.nn.functional.cross_entropy(run(weights, model.pixels_of(posts)), labels(posts))
     gradient = model.gradient(posts)
     assert torch.allclose(flat(gradient), slopes(loss, weights), atol=1e-6)
     expected = pytest.approx(float(loss.detach()))
@@ -300,9 +300,9 @@ def test_a_perceptron_by_hand() -> None:
 def test_pixels_can_be_standardized() -> None:
     posts = pictures(8)
     pixels = posts.tokens.reshape(8, -1)[:, :-1]
-    model = Perceptron(PIXELS, 3, (5,), tone=Tone.standard(pixels))
+    model = Perceptron(PIXELS, 3, (5,), pixel_scale=PixelScale.standard(pixels))
     expected = (pixels - pixels.mean()) / pixels.std()
-    assert model.see(posts).numpy() == pytest.approx(expected, abs=1e-5)
+    assert model.pixels_of(posts).numpy() == pytest.approx(expected, abs=1e-5)
 
 
 def test_weights_can_start_as_torch_s_own() -> None:

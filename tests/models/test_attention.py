@@ -23,10 +23,12 @@ def inputs(lengths: list[int], seen: int = 0) -> list[Tensor]:
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
 
 
-def plainly(mixed: Tensor, far: Tensor, biases: Tensor, past: Tensor, lengths: list[int]) -> Tensor:
+def plainly(
+    qkv: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor, lengths: list[int]
+) -> Tensor:
     """The definition, a query and a head at a time."""
     found = []
-    for post, tokens in enumerate(mixed.split(lengths)):
+    for post, tokens in enumerate(qkv.split(lengths)):
         query, key, value = tokens.view(-1, 3, HEADS, D).permute(1, 2, 0, 3)
         key, value = (torch.cat(p, 1) for p in zip(past[:, :, post], (key, value), strict=True))
         seen = past.shape[3]
@@ -35,29 +37,29 @@ def plainly(mixed: Tensor, far: Tensor, biases: Tensor, past: Tensor, lengths: l
                 q = query[head, place]
                 scores = [
                     (q + biases[0, head]) @ key[head, k]
-                    + (q + biases[1, head]) @ far[head, :, -1 - (seen + place - k)]
+                    + (q + biases[1, head]) @ relative_keys[head, :, -1 - (seen + place - k)]
                     for k in range(seen + place + 1)
                 ]
                 weights = (torch.stack(scores) / D**0.5).softmax(0)
                 found.append(weights @ value[head, : seen + place + 1])
-    return torch.stack(found).view(len(mixed), HEADS * D)
+    return torch.stack(found).view(len(qkv), HEADS * D)
 
 
 @pytest.mark.parametrize("lengths", [[1], [4, 1, 3], [2, 2, 7, 1, 5, 6]])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_attention_is_what_its_definition_says(lengths: list[int], groups: int) -> None:
-    mixed, far, biases, past = inputs(lengths)
+    qkv, relative_keys, biases, past = inputs(lengths)
     grid = Grid(torch.tensor(lengths), groups)
-    found = attend(mixed, far, biases, None, grid, Dropout(0.5, Random()).eval())
-    assert torch.allclose(found, plainly(mixed, far, biases, past, lengths))
+    found = attend(qkv, relative_keys, biases, None, grid, Dropout(0.5, Random()).eval())
+    assert torch.allclose(found, plainly(qkv, relative_keys, biases, past, lengths))
 
 
 def test_attention_to_an_earlier_segment_is_what_its_definition_says() -> None:
     lengths = [3, 3]
-    mixed, far, biases, past = inputs(lengths, seen=4)
+    qkv, relative_keys, biases, past = inputs(lengths, seen=4)
     grid = Grid(torch.tensor(lengths), groups=1)
-    found = attend(mixed, far, biases, past, grid, Dropout(0.5, Random()).eval())
-    assert torch.allclose(found, plainly(mixed, far, biases, past, lengths))
+    found = attend(qkv, relative_keys, biases, past, grid, Dropout(0.5, Random()).eval())
+    assert torch.allclose(found, plainly(qkv, relative_keys, biases, past, lengths))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
@@ -77,12 +79,12 @@ def test_its_gradient_is_the_slope(rate: float, seen: int) -> None:
 
 def test_what_is_on_padding_does_not_matter() -> None:
     lengths = [5, 2, 1]
-    mixed, far, biases, _ = inputs(lengths)
+    qkv, relative_keys, biases, _ = inputs(lengths)
     drop = Dropout(0.5, Random()).eval()
-    together = attend(mixed, far, biases, None, Grid(torch.tensor(lengths), 1), drop)
+    together = attend(qkv, relative_keys, biases, None, Grid(torch.tensor(lengths), 1), drop)
     apart = [
-        attend(part, far, biases, None, Grid(torch.tensor([len(part)])), drop)
-        for part in mixed.split(lengths)
+        attend(part, relative_keys, biases, None, Grid(torch.tensor([len(part)])), drop)
+        for part in qkv.split(lengths)
     ]
     assert torch.allclose(together, torch.cat(apart))
 
@@ -97,6 +99,6 @@ def test_what_is_laid_on_grids_comes_back(lengths: list[int], groups: int) -> No
     blocks = grid.blocks(laid, 3, 2)
     assert [tuple(block.shape[2:4]) for block in blocks] == [tuple(group) for group in grid.groups]
     assert sum(group.posts for group in grid.groups) == len(lengths)
-    slopes = grid.lay_slopes(flat, 2)
-    assert torch.equal(grid.take(slopes, 1, 2), flat)
-    assert int((slopes != 0).sum()) == flat.numel()
+    gradients = grid.lay_gradients(flat, 2)
+    assert torch.equal(grid.take(gradients, 1, 2), flat)
+    assert int((gradients != 0).sum()) == flat.numel()

@@ -13,7 +13,7 @@ from firehose.methods.buffers.storage import BufferPlan
 from firehose.methods.learners.all import LEARNERS
 from firehose.methods.optimizers.all import ConGraD
 from firehose.models import device
-from firehose.models.device import HALF, Compute, Place
+from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random
 from firehose.models.personal import Architecture, Personal
 from firehose.optim.adam import Adam
@@ -26,10 +26,10 @@ DROPPING = TINY.model_copy(update={"dropout": 0.1})
 
 def test_without_a_gpu_all_is_done_on_the_cpu_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert Compute().place() == Place(torch.device("cpu"), torch.float32)
-    assert Compute(precision="bfloat16").place() == HALF
+    assert Compute().find_device() == Device(torch.device("cpu"), torch.float32)
+    assert Compute(precision="bfloat16").find_device() == HALF
     with pytest.raises(FirehoseError, match="torch sees no GPUs here"):
-        Compute(device="cuda").place()
+        Compute(device="cuda").find_device()
 
 
 @pytest.mark.parametrize(("able", "precision"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -39,11 +39,12 @@ def test_a_gpu_is_used_where_there_is_one(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: able)
-    assert Compute().place() == Place(torch.device("cuda"), precision)
-    assert Compute(device="cuda:1", precision="float32").place().device == torch.device("cuda:1")
-    assert Compute(device="cpu").place() == Place()
+    assert Compute().find_device() == Device(torch.device("cuda"), precision)
+    second = Compute(device="cuda:1", precision="float32").find_device()
+    assert second == Device(torch.device("cuda:1"), torch.float32)
+    assert Compute(device="cpu").find_device() == Device()
     with pytest.raises(FirehoseError, match="torch sees 2 GPUs here"):
-        Compute(device="cuda:2").place()
+        Compute(device="cuda:2").find_device()
 
 
 def test_a_processor_that_fails_at_what_it_promises_is_refused(
@@ -52,8 +53,8 @@ def test_a_processor_that_fails_at_what_it_promises_is_refused(
     dies = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     monkeypatch.setattr(device, "TRIAL", dies)
     with pytest.raises(FirehoseError, match=r"fails at them .* use float32, or set ONEDNN_MAX"):
-        Compute(device="cpu", precision="bfloat16").place()
-    assert Compute(device="cpu").place() == Place()
+        Compute(device="cpu", precision="bfloat16").find_device()
+    assert Compute(device="cpu").find_device() == Device()
 
 
 def test_only_devices_that_can_be_are_named() -> None:
@@ -61,8 +62,8 @@ def test_only_devices_that_can_be_are_named() -> None:
         Compute.of({"device": "tpu"})
 
 
-def _trained(place: Place, steps: int = 30) -> tuple[Personal, Gradient]:
-    model = awake(tiny("adapters")).move_to(place)
+def _trained(device: Device, steps: int = 30) -> tuple[Personal, Gradient]:
+    model = awake(tiny("adapters")).move_to(device)
     adam = Adam(model, 1e-2)
     for _ in range(steps):
         gradient = model.train().gradient(POSTS)
@@ -71,19 +72,19 @@ def _trained(place: Place, steps: int = 30) -> tuple[Personal, Gradient]:
 
 
 def test_half_as_many_bits_learn_nearly_the_same() -> None:
-    exact, rough = (awake(tiny("adapters")).move_to(p).gradient(POSTS) for p in (Place(), HALF))
+    exact, rough = (awake(tiny("adapters")).move_to(p).gradient(POSTS) for p in (Device(), HALF))
     assert 0 < abs(rough.loss / exact.loss - 1) < 0.01
     likeness = rough.dot(exact) / (rough.norm() * exact.norm())
     assert likeness > 0.999
     assert {slope.dtype for slope in rough.shared if slope is not None} == {torch.float32}
     before = awake(tiny("adapters")).cost(POSTS)
-    learned = [_trained(place)[0].cost(POSTS) for place in (Place(), HALF)]
+    learned = [_trained(device)[0].cost(POSTS) for device in (Device(), HALF)]
     assert learned[1] == pytest.approx(learned[0], rel=0.1)
     assert learned[1] < before / 2
 
 
 def test_posts_are_paid_for_exactly_all_the_same() -> None:
-    exact, rough = (awake(tiny("adapters")).move_to(place) for place in (Place(), HALF))
+    exact, rough = (awake(tiny("adapters")).move_to(device) for device in (Device(), HALF))
     assert (exact.pay(POSTS).nats == rough.pay(POSTS).nats).all()
     assert exact.cost(POSTS) == rough.cost(POSTS)
 
@@ -93,9 +94,9 @@ def test_a_whole_game_stays_on_its_device(
     architecture: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Random, "drawn_there", lambda _, like, __: torch.ones_like(like, dtype=torch.uint8)
+        Random, "kept_on_device", lambda _, like, __: torch.ones_like(like, dtype=torch.uint8)
     )
-    model = awake(tiny(architecture, shape=DROPPING)).move_to(Place(FAKE))
+    model = awake(tiny(architecture, shape=DROPPING)).move_to(Device(FAKE))
     generator = np.random.default_rng(0)
     validation = make_buffer(BufferPlan(per_user=1), 50)
     for name in LEARNERS:
@@ -121,9 +122,9 @@ def test_the_fake_gpu_notices_what_lies_elsewhere() -> None:
 def test_masks_drawn_on_a_device_have_their_rate_and_can_be_drawn_again() -> None:
     like, random = torch.empty(100, 100), Random(3)
     state = random.state()
-    kept = random.drawn_there(like, 0.3)
+    kept = random.kept_on_device(like, 0.3)
     assert kept.dtype == torch.uint8
     assert kept.float().mean() == pytest.approx(0.7, abs=0.02)  # 4 standard deviations
-    assert not torch.equal(kept, random.drawn_there(like, 0.3))
+    assert not torch.equal(kept, random.kept_on_device(like, 0.3))
     random.restore(state)
-    assert torch.equal(kept, random.drawn_there(like, 0.3))
+    assert torch.equal(kept, random.kept_on_device(like, 0.3))

@@ -110,7 +110,7 @@ def test_the_loss_is_the_mean_over_posts_of_the_mean_over_tokens() -> None:
 
 
 def test_long_posts_are_trained_on_their_beginning_and_scored_whole() -> None:
-    model = awake(tiny("adapters", longest=4))
+    model = awake(tiny("adapters", max_tokens=4))
     long, short = batch_of([[1, 4, 5, 6, 7, 2]], [3]), batch_of([[1, 4, 5, 6]], [3])
     assert model.loss(long)[0].item() == pytest.approx(model.loss(short)[0].item(), rel=1e-6)
     assert model.pay(long).nats[0] > model.pay(short).nats[0]
@@ -175,7 +175,7 @@ def test_a_uniform_model_pays_the_logarithm_of_the_pieces() -> None:
 
 
 def test_inputs_and_targets_are_a_step_apart() -> None:
-    inputs, targets, lengths = predictions(batch_of([[1, 4, 5, 2], [1, 2]]), longest=3)
+    inputs, targets, lengths = predictions(batch_of([[1, 4, 5, 2], [1, 2]]), max_tokens=3)
     assert inputs.tolist() == [1, 4, 1]
     assert targets.tolist() == [4, 5, 2]
     assert lengths.tolist() == [2, 1]

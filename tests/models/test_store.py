@@ -107,7 +107,7 @@ def another_architecture(path: Path) -> None:
 
 def another_schema(path: Path) -> None:
     card = json.loads((path / "model.json").read_text())
-    (path / "model.json").write_text(json.dumps(card | {"schema_version": 99}))
+    (path / "model.json").write_text(json.dumps(card | {"schema_version": 1}))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def another_schema(path: Path) -> None:
         (not_a_number, "shared.output_bias holds values that are not finite"),
         (another_size, r"of another size: shared.embedding is \d+ × 16 there"),
         (another_architecture, "has no mlps.2.norm.bias: it is of another architecture"),
-        (another_schema, "has model schema 99, this Firehose reads 1"),
+        (another_schema, "has model schema 1, this Firehose reads 2"),
         (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
         (lambda path: (path / "model.json").write_text("{"), "is not a model's"),
         (lambda path: (path / "model.json").unlink(), "is not a model: no model.json in it"),

@@ -129,8 +129,7 @@ def _read_and_settle(
         (folder / stage).mkdir()
     with announce("finding the posts"):
         shards = [{"number": n, "shard": shard} for n, shard in enumerate(plan.source.shards())]
-    longest = plan.clean.max_characters
-    spool = partial(read_shard, plan.source, folder / "read", longest, strict)
+    spool = partial(read_shard, plan.source, folder / "read", plan.clean.max_characters, strict)
     read = execution.each(spool, shards, "reading")
     settle = partial(settle_part, plan, folder, read)
     return read, execution.each(settle, parts(read), "cleaning and splitting")

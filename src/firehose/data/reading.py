@@ -37,10 +37,10 @@ COLUMNS = pa.schema(
 )
 
 
-def read_shard(source: Source, folder: Path, longest: int, strict: bool, task: Task) -> Task:
+def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, task: Task) -> Task:
     """Spool the posts of ``task["shard"]`` and count what was skipped, by reason.
 
-    Of a text over ``longest`` characters only as much is kept as shows that it is.
+    Of a text over ``max_characters`` characters only as much is kept as shows that it is.
     """
     path = folder / f"{task['number']:06}.arrow"
     skipped: Counter[str] = Counter()
@@ -51,8 +51,8 @@ def read_shard(source: Source, folder: Path, longest: int, strict: bool, task: T
     def posts() -> Iterator[Post]:
         for record in source.records(task["shard"]):
             if isinstance(record, Post):
-                is_long = len(record.text) > longest
-                yield record._replace(text=record.text[: longest + 1]) if is_long else record
+                is_long = len(record.text) > max_characters
+                yield record._replace(text=record.text[: max_characters + 1]) if is_long else record
                 continue
             if strict and not record.expected:
                 raise FirehoseError(f"{record.where}: {record.reason} (--strict stops here).")

@@ -84,7 +84,8 @@ def make_model(
     """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
-        return Perceptron.of_plan(settings.perceptron, corpus, seed)
+        sizes = (corpus.pixels, corpus.classes, corpus.train_pixels)
+        return Perceptron.of_plan(settings.perceptron, *sizes, seed)
     model = from_pretrained(settings.model, corpus, start, seed)
     return model.move_to(settings.compute.find_device())
 

@@ -88,7 +88,7 @@ def evaluate(
     opened = open_corpus(corpus)
     trained = model if isinstance(model, Trained) else load(model, opened)
     if device or trained is not model:
-        trained.model.move_to(Compute.of({"device": device or "auto"}).place())
+        trained.model.move_to(Compute.of({"device": device or "auto"}).find_device())
     posts = opened.splits.get(split)
     if posts is None or not len(posts):
         raise FirehoseError(

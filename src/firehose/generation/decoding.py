@@ -1,4 +1,4 @@
-"""Decoding token by token: what was read is cached, and a new token costs one token's work."""
+"""Decoding token by token: keys and values are cached, so a token costs one token's work."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -17,10 +17,10 @@ CAPACITY = 16  # tokens that a first cache has room for
 
 
 class Decoder:
-    """Reads several texts of one user side by side, all of one length: the rows.
+    """Reads several texts of one user side by side, all of one length: its rows.
 
-    The model is not changed: no dropout, no gradient, no new user. It must not learn meanwhile, or
-    the cache is of another model.
+    The model is not changed: no dropout, no gradient, no new user. It must not learn between two
+    calls, or the cache would be that of another model.
     """
 
     def __init__(self, model: Personal, user: int = NOBODY, rows: int = 1) -> None:
@@ -30,24 +30,24 @@ class Decoder:
         new = model.shared.embedding.new_empty
         # Keys and values, [layers, 2, heads, rows, capacity, d_head].
         self._cache = new(shape.layers, 2, shape.heads, rows, 0, shape.d_head)
-        # The projected distances, [layers, heads, d_head, capacity], the farthest first.
-        self._far = new(shape.layers, shape.heads, shape.d_head, 0)
+        # [layers, heads, d_head, capacity], the farthest first.
+        self._relative_keys = new(shape.layers, shape.heads, shape.d_head, 0)
         self._user = self._take(user)
 
     @property
     def rows(self) -> int:
-        """How many texts are read."""
+        """The number of texts."""
         return self._cache.shape[3]
 
     @torch.no_grad()
     def advance(self, tokens: Tensor) -> Tensor:
-        """Read ``tokens`` [rows, n]; the log-probabilities of what comes next, [rows, pieces]."""
+        """Read ``tokens`` [rows, n]; return log-probabilities of the next piece, [rows, pieces]."""
         rows, width = tokens.shape
         if rows != self.rows or not width:
             raise ValueError(f"{self.rows} rows of tokens are needed, not {rows} × {width}.")
         self._make_room(self.length + width)
         shared, shape = self.model.shared, self.model.plan.shape
-        device = self.model.place.device
+        device = self.model.device.device
         grid = Grid(torch.full((rows,), width), groups=1, device=device)
         with evaluating(self.model):
             hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
@@ -60,27 +60,27 @@ class Decoder:
         return torch.addmm(shared.output_bias, last, shared.embedding.T).log_softmax(-1).cpu()
 
     def keep(self, rows: Sequence[int] | Tensor) -> None:
-        """Go on with these rows, in this order; one that is named twice becomes two."""
+        """Keep these rows, in this order; one that is named twice is copied."""
         kept = torch.as_tensor(rows, dtype=torch.int64).to(self._cache.device)
         self._cache = self._cache.index_select(3, kept)
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens of each row."""
+        """Drop all but the first ``length`` tokens of each row."""
         if not 0 <= length <= self.length:
             raise ValueError(f"Cannot go back to {length} tokens: {self.length} were read.")
         self.length = length
 
     @torch.no_grad()
     def _take(self, user: int) -> Tensor | None:
-        """What the residual MLPs are told of a user, [1, d_model]; they all are told the same."""
+        """The projected vector of a user, [1, d_model]; all residual MLPs take the same one."""
         if not self.model.is_personal:
             return None
         taken = self.model.users.take(np.array([user]), learn=False)
-        projected: Tensor = self.model.projection(taken.vectors.to(self.model.place.device))
+        projected: Tensor = self.model.projection(taken.vectors.to(self.model.device.device))
         return projected.mul_(self.model.plan.shape.d_model**0.5)
 
     def _adapt(self, place: int, hidden: Tensor) -> Tensor:
-        """What the user adds at a place, if anything: [tokens, d_model] to the same."""
+        """Apply the residual MLP at a place, if there is one: [tokens, d_model] to the same."""
         if str(place) not in self.model.mlps:
             return hidden
         owner = torch.zeros(len(hidden), dtype=torch.int64, device=hidden.device)
@@ -88,20 +88,20 @@ class Decoder:
         return adapted
 
     def _attend(self, layer: int, hidden: Tensor, grid: Grid) -> Tensor:
-        """One layer's attention from the new tokens to all: [tokens, d_model] to the same."""
+        """One layer's attention of the new tokens to all: [tokens, d_model] to the same."""
         shared, cache = self.model.shared, self._cache[layer]
         attention = cast(Attention, shared.attention[layer])
-        mixed = attention.queries_keys_values(hidden)  # [tokens, 3 · heads · d_head]
+        qkv = attention.queries_keys_values(hidden)  # [tokens, 3 · heads · d_head]
         past = cache[..., : self.length, :]  # [2, heads, rows, seen, d_head]
-        found = attend(mixed, self._far[layer], shared.biases, past, grid, attention.drop)
+        found = attend(qkv, self._relative_keys[layer], shared.biases, past, grid, attention.drop)
         _, heads, rows, _, d_head = cache.shape
-        laid = mixed.view(rows, -1, 3, heads, d_head)[:, :, 1:].permute(2, 3, 0, 1, 4)
+        laid = qkv.view(rows, -1, 3, heads, d_head)[:, :, 1:].permute(2, 3, 0, 1, 4)
         cache[..., self.length : self.length + grid.width, :] = laid
         normalized: Tensor = attention.norm(hidden + attention.out(found))
         return normalized
 
     def _make_room(self, needed: int) -> None:
-        """For ``needed`` tokens a row; capacity doubles, so the cost per token is constant."""
+        """Make room for ``needed`` tokens a row; capacity doubles, so a token costs the same."""
         had = self._cache.shape[4]
         if needed <= had:
             return
@@ -110,5 +110,6 @@ class Decoder:
         self._cache = torch.cat([self._cache, empty], 4)
         vectors = sinusoids(had + more, self.model.plan.shape.d_model)[:more].to(empty)
         layers = (cast(Attention, layer) for layer in self.model.shared.attention)
-        far = torch.stack([layer.positions(vectors) for layer in layers])  # [layers, more, …]
-        self._far = torch.cat([far.mT.reshape(*self._far.shape[:3], more), self._far], 3)
+        keys = torch.stack([layer.positions(vectors) for layer in layers])  # [layers, more, …]
+        known = self._relative_keys
+        self._relative_keys = torch.cat([keys.mT.reshape(*known.shape[:3], more), known], 3)

@@ -39,7 +39,7 @@ class Sampling(Section):
     beam: int = Field(default=1, ge=1, le=1_000)  # over 1: the most probable text of a search
     seed: int = Field(default=0, ge=0)
     # Tokens of a whole text, from <SOT> to <EOT>; None: as many as the model was trained on.
-    longest: int | None = Field(default=None, ge=2)
+    max_tokens: int | None = Field(default=None, ge=2)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -60,7 +60,7 @@ class Text(NamedTuple):
 
     text: str
     nats: float  # −log-probability of what was written, by the model as it is
-    finished: bool  # whether it came to its end, <EOT>, or was cut at the longest
+    finished: bool  # whether it came to its end, <EOT>, or was cut at the max_tokens
     tokens: tuple[int, ...]  # of all, from <SOT> on
 
 
@@ -87,18 +87,18 @@ def generate(
     """
     _refuse_count(count, sampling)
     page = _Page(trained, prompt, user)
-    longest = sampling.longest or trained.model.plan.longest
-    if len(page.prompt) >= longest:
+    max_tokens = sampling.max_tokens or trained.model.plan.max_tokens
+    if len(page.prompt) >= max_tokens:
         raise FirehoseError(
             f"The prompt has {len(page.prompt)} tokens (its <SOT> is one), and a whole text has "
-            f"no more than {longest}; shorten the prompt."
+            f"no more than {max_tokens}; shorten the prompt."
         )
     if sampling.beam > 1:
-        written = _search(page, sampling.beam, count, longest)
+        written = _search(page, sampling.beam, count, max_tokens)
     else:
         starts = range(0, count, ROWS)
         parts = [range(start, min(start + ROWS, count)) for start in starts]
-        written = [draft for part in parts for draft in _draw(page, sampling, longest, part)]
+        written = [draft for part in parts for draft in _draw(page, sampling, max_tokens, part)]
     return [
         Text(page.vocabulary.decode(tokens), draft.nats, draft.finished, tokens)
         for draft in written
@@ -274,13 +274,13 @@ class _Draft(NamedTuple):
     finished: bool
 
 
-def _draw(page: _Page, sampling: Sampling, longest: int, numbers: Sequence[int]) -> list[_Draft]:
+def _draw(page: _Page, sampling: Sampling, max_tokens: int, numbers: Sequence[int]) -> list[_Draft]:
     """The texts of these numbers, side by side; each has a generator of its own."""
     randoms = [np.random.default_rng([sampling.seed, number]) for number in numbers]
     drafts = [_Draft((), 0.0, False) for _ in numbers]
     rows = list(range(len(drafts)))  # which text each row of the decoder is
     ahead = page.begin(len(rows))
-    for left in reversed(range(longest - len(page.prompt))):
+    for left in reversed(range(max_tokens - len(page.prompt))):
         uniform = torch.tensor([randoms[text].random() for text in rows], dtype=torch.float64)
         chosen = choose(ahead.masked_fill(page.pieces.never, NEVER), sampling, uniform)  # [rows]
         costs = -ahead.gather(1, chosen[:, None])[:, 0]
@@ -297,15 +297,15 @@ def _draw(page: _Page, sampling: Sampling, longest: int, numbers: Sequence[int])
     return drafts
 
 
-def _search(page: _Page, beam: int, count: int, longest: int) -> list[_Draft]:
+def _search(page: _Page, beam: int, count: int, max_tokens: int) -> list[_Draft]:
     """The ``count`` most probable texts that a beam search meets, and the greedy one with them."""
     eot, pieces = page.vocabulary.eot, page.vocabulary.size
     # A beam can lose the greedy text on the way, so that is written first.
-    found = {draft.tokens: draft for draft in _draw(page, GREEDY, longest, [0])}
+    found = {draft.tokens: draft for draft in _draw(page, GREEDY, max_tokens, [0])}
     texts: list[tuple[int, ...]] = [()]
     scores = torch.zeros(1, dtype=torch.float64)  # [rows], log-probabilities
     ahead = page.begin(1)
-    for left in reversed(range(longest - len(page.prompt))):
+    for left in reversed(range(max_tokens - len(page.prompt))):
         total = scores[:, None] + ahead.masked_fill(page.pieces.never, NEVER)  # [rows, pieces]
         ends = zip(texts, total[:, eot].tolist(), strict=True)
         met = [_Draft((*text, eot), -score, True) for text, score in ends]

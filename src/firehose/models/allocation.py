@@ -1,4 +1,4 @@
-"""Memory that a step gives back stays with the process for the next step."""
+"""Freed memory stays with the process, so that the next step need not ask the system for it."""
 
 import ctypes
 import sys

@@ -4,8 +4,8 @@ A batch is one matrix of tokens without padding. Only here, where the tokens of 
 each other, they are laid out on padded grids, and taken back. A score is the sum of a content and
 a position term, each with a bias of its own.
 
-Forward and backward are written by hand as one operation: what autograd would record here is a
-few dozen passes over the same numbers, for products so small that the passes cost more.
+Forward and backward are written by hand as one operation: autograd would record a few dozen
+passes over the same numbers, which cost more than the small products themselves.
 """
 
 from contextlib import nullcontext
@@ -26,18 +26,18 @@ class Group(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where the vectors of tokens go on the grids, where they are found there, what is padding."""
+    """Indices that move the vectors of tokens onto the grids and back."""
 
-    into: Tensor  # [on the grids], from flat rows; padding repeats a row of its post
-    back: Tensor  # [flat rows], from the grids
-    padding: Tensor  # on the grids
+    into: Tensor  # [grid rows], the flat row of each; padding repeats a row of its post
+    back: Tensor  # [flat rows], the grid row of each
+    padding: Tensor  # the grid rows that are padding
 
 
 class Grid:
     """How the posts of a flat batch are laid out for attention.
 
-    Attention costs the square of a grid's width, and most posts are far shorter than the
-    longest; so there are several grids, each for posts of similar length.
+    Attention costs the square of a grid's width, and most posts are much shorter than the
+    longest one; so there are several grids, each for posts of similar length.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Grid:
         posts = len(lengths)
         tokens = int(lengths.sum())
         post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
-        self.device = device  # of what is laid out; how it is, is worked out on the CPU
+        self.device = device  # where the indices go; they are computed on the CPU
         self.post = post.to(device)
         order = torch.argsort(lengths, stable=True)
         edges = [round(posts * number / groups) for number in range(groups + 1)]
@@ -69,7 +69,7 @@ class Grid:
         self._rows: dict[tuple[int, int], Rows] = {}
 
     def rows(self, parts: int, heads: int) -> Rows:
-        """For ``[tokens, parts, heads]`` vectors, laid out as ``[parts, heads, posts, width]``."""
+        """Indices from ``[tokens, parts, heads]`` vectors to ``[parts, heads, posts, width]``."""
         if (parts, heads) not in self._rows:
             per_token = parts * heads
             lane = torch.arange(per_token)[:, None]
@@ -89,7 +89,7 @@ class Grid:
         return self._rows[parts, heads]
 
     def blocks(self, laid: Tensor, parts: int, heads: int) -> list[Tensor]:
-        """``[on the grids, d]`` as ``[parts, heads, posts, width, d]`` for each group."""
+        """View ``[grid rows, d]`` as ``[parts, heads, posts, width, d]`` for each group."""
         sizes = [parts * heads * group.posts * group.width for group in self.groups]
         return [
             block.view(parts, heads, *group, -1)
@@ -97,78 +97,86 @@ class Grid:
         ]
 
     def lay(self, vectors: Tensor, parts: int, heads: int) -> Tensor:
-        """``[tokens, parts · heads · d]`` to ``[on the grids, d]``."""
+        """Copy ``[tokens, parts · heads · d]`` onto the grids, ``[grid rows, d]``."""
         d = vectors.shape[-1] // (parts * heads)
         return vectors.reshape(-1, d).index_select(0, self.rows(parts, heads).into)
 
-    def lay_slopes(self, slopes: Tensor, heads: int) -> Tensor:
-        """As ``lay`` with one part, but zero on padding: nothing is to be learned there."""
-        return self.lay(slopes, 1, heads).index_fill_(0, self.rows(1, heads).padding, 0)
+    def lay_gradients(self, gradients: Tensor, heads: int) -> Tensor:
+        """As ``lay`` with one part, but with zeros on padding, where no gradient may arise."""
+        return self.lay(gradients, 1, heads).index_fill_(0, self.rows(1, heads).padding, 0)
 
     def take(self, laid: Tensor, parts: int, heads: int) -> Tensor:
-        """The way back; what is on padding is left there."""
+        """Copy ``[grid rows, d]`` back to ``[tokens, parts · heads · d]``, without the padding."""
         taken = laid.index_select(0, self.rows(parts, heads).back)
         return taken.view(-1, parts * heads * laid.shape[-1])
 
 
 def attend(
-    mixed: Tensor, far: Tensor, biases: Tensor, past: Tensor | None, grid: Grid, drop: Dropout
+    qkv: Tensor,
+    relative_keys: Tensor,
+    biases: Tensor,
+    past: Tensor | None,
+    grid: Grid,
+    drop: Dropout,
 ) -> Tensor:
-    """What each token finds, ``[tokens, heads · d]``.
+    """Attention of each token to itself and the tokens before it, ``[tokens, heads · d]``.
 
-    ``mixed`` [tokens, 3 · heads · d] are queries, keys and values; ``far`` [heads, d, distances]
-    stands for distances, the farthest first; ``biases`` [2, heads, d] are those of content and
-    position; ``past`` [2, heads, posts, seen, d] are keys and values of an earlier segment.
+    ``qkv`` [tokens, 3 · heads · d] are queries, keys and values; ``relative_keys`` [heads, d,
+    distances] are the keys of distances, the farthest first; ``biases`` [2, heads, d] are those of
+    content and position; ``past`` [2, heads, posts, seen, d] are keys and values of tokens that
+    were read before these.
     """
-    biases = biases.to(mixed.dtype)
-    is_cast = mixed.dtype == torch.bfloat16  # all of it is, already
-    with torch.autocast(mixed.device.type, enabled=False) if is_cast else nullcontext():
-        return _Attend.apply(mixed, far, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
+    biases = biases.to(qkv.dtype)
+    is_cast = qkv.dtype == torch.bfloat16  # all of it is, already
+    with torch.autocast(qkv.device.type, enabled=False) if is_cast else nullcontext():
+        return _Attend.apply(qkv, relative_keys, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         context: Any,
-        mixed: Tensor,
-        far: Tensor,
+        qkv: Tensor,
+        relative_keys: Tensor,
         biases: Tensor,
         past: Tensor | None,
         grid: Grid,
         drop: Dropout,
     ) -> Tensor:
-        heads = len(far)
-        laid = grid.lay(mixed, 3, heads)
-        found = laid.new_empty(len(laid) // 3, laid.shape[1])
-        blocks = zip(grid.blocks(laid, 3, heads), grid.blocks(found, 1, heads), strict=True)
-        kept = []
+        heads = len(relative_keys)
+        laid = grid.lay(qkv, 3, heads)
+        outputs = laid.new_empty(len(laid) // 3, laid.shape[1])
+        blocks = zip(grid.blocks(laid, 3, heads), grid.blocks(outputs, 1, heads), strict=True)
+        groups = []
         for block, out in blocks:
-            looked = _look(block, far, biases, past, drop)
-            weights = looked.dropped(looked.weights)
-            torch.bmm(weights, looked.value, out=out.view(len(weights), -1, out.shape[-1]))
-            kept.append(looked)
-        context.save_for_backward(far, biases)
-        context.kept, context.grid = kept, grid
-        return grid.take(found, 1, heads)
+            group = _attend_group(block, relative_keys, biases, past, drop)
+            weights = group.dropped(group.weights)
+            torch.bmm(weights, group.value, out=out.view(len(weights), -1, out.shape[-1]))
+            groups.append(group)
+        context.save_for_backward(relative_keys, biases)
+        context.groups, context.grid = groups, grid
+        return grid.take(outputs, 1, heads)
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        far, biases = context.saved_tensors
+        relative_keys, biases = context.saved_tensors
         grid: Grid = context.grid
-        heads = len(far)
-        to_far, to_biases = torch.zeros_like(far), torch.zeros_like(biases)
-        above = grid.lay_slopes(outer[0], heads)
+        heads = len(relative_keys)
+        to_relative_keys, to_biases = torch.zeros_like(relative_keys), torch.zeros_like(biases)
+        above = grid.lay_gradients(outer[0], heads)
         below = above.new_empty(3 * len(above), above.shape[1])
         to_past = None
-        for looked, slopes, block in zip(
-            context.kept, grid.blocks(above, 1, heads), grid.blocks(below, 3, heads), strict=True
+        for group, gradients, block in zip(
+            context.groups, grid.blocks(above, 1, heads), grid.blocks(below, 3, heads), strict=True
         ):
-            to_past = looked.differentiate(slopes[0], far, biases, to_far, to_biases, block)
-        return grid.take(below, 3, heads), to_far, to_biases, to_past, None, None
+            to_past = group.differentiate(
+                gradients[0], relative_keys, biases, to_relative_keys, to_biases, block
+            )
+        return grid.take(below, 3, heads), to_relative_keys, to_biases, to_past, None, None
 
 
-class _Look(NamedTuple):
-    """One group's attention, with what the way back needs. ``n`` is heads · posts."""
+class _GroupAttention(NamedTuple):
+    """The attention of one group, with what its backward pass needs. ``n`` is heads · posts."""
 
     query: Tensor  # [heads, posts, width, d]
     key: Tensor  # [n, keys, d]
@@ -177,22 +185,26 @@ class _Look(NamedTuple):
     mask: Mask | None
 
     def dropped(self, weights: Tensor) -> Tensor:
-        """Weights, or their slopes, after dropout."""
+        """Apply dropout's mask to weights, or to their gradients."""
         return weights if self.mask is None else self.mask.of(weights)
 
     def differentiate(
         self,
-        slopes: Tensor,
-        far: Tensor,
+        gradients: Tensor,
+        relative_keys: Tensor,
         biases: Tensor,
-        to_far: Tensor,
+        to_relative_keys: Tensor,
         to_biases: Tensor,
         block: Tensor,
     ) -> Tensor | None:
-        """From the slopes of what was found to those of its block; returns those of its past."""
+        """From the gradients of the outputs, write those of the queries, keys and values.
+
+        They go into ``block`` [3, heads, posts, width, d]; those of relative keys and biases are
+        added to ``to_relative_keys`` and ``to_biases``; those of the past are returned, if any.
+        """
         heads, posts, width, d = self.query.shape
         n, keys, _ = self.key.shape
-        above = slopes.view(n, width, d)
+        above = gradients.view(n, width, d)
         content, position = (self.query + bias[:, None, None] for bias in biases)
         to_weights = self.dropped(above.bmm(self.value.transpose(1, 2)))
         # [n, width, keys]; zero for keys that come later, because their weights are
@@ -205,10 +217,11 @@ class _Look(NamedTuple):
         to_query = torch.bmm(to_scores, self.key, out=block[0].view(n, width, d))
         to_biases[0] += to_query.view(heads, -1, d).sum(1)
         by_distance = _unshift(to_scores).view(heads, posts * width, keys)
-        to_position = by_distance.bmm(far[..., -keys:].transpose(1, 2))
+        to_position = by_distance.bmm(relative_keys[..., -keys:].transpose(1, 2))
         to_biases[1] += to_position.sum(1)
         to_query += to_position.view(n, width, d)
-        to_far[..., -keys:] += position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
+        products = position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
+        to_relative_keys[..., -keys:] += products
         if keys == width:
             return None
         both = both.view(2, heads, posts, keys, d)
@@ -216,36 +229,38 @@ class _Look(NamedTuple):
         return both[..., : keys - width, :]
 
 
-def _look(block: Tensor, far: Tensor, biases: Tensor, past: Tensor | None, drop: Dropout) -> _Look:
-    """The weights with which tokens look at those before them."""
+def _attend_group(
+    block: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor | None, drop: Dropout
+) -> _GroupAttention:
+    """Compute the attention weights of a group from ``block`` [3, heads, posts, width, d]."""
     query = block[0]  # [heads, posts, width, d]
     heads, posts, width, d = query.shape
     seen = block[1:] if past is None else torch.cat([past, block[1:]], 3)
     key, value = seen.reshape(2, heads * posts, -1, d)
     keys = key.shape[1]
     content, position = (query + bias[:, None, None] for bias in biases)
-    by_distance = position.view(heads, posts * width, d).bmm(far[..., -keys:])
+    by_distance = position.view(heads, posts * width, d).bmm(relative_keys[..., -keys:])
     scores = content.view(-1, width, d).bmm(key.transpose(1, 2))  # [n, width, keys]
     scores += _shift(by_distance.view(-1, width, keys))
     later = scores.new_full((width, keys), float("-inf")).triu_(1 + keys - width)
     weights = torch.add(later, scores, alpha=d**-0.5).softmax(-1)
-    return _Look(query, key, value, weights, drop.mask(weights))
+    return _GroupAttention(query, key, value, weights, drop.mask(weights))
 
 
 def _shift(scores: Tensor) -> Tensor:
-    """From scores by distance to scores by key: row i moves left by (width − 1 − i).
+    """Turn scores by distance into scores by key: row i moves left by (width − 1 − i).
 
-    Nothing is copied: that is what going one less from row to row does. Keys that come later see
-    what belongs to the next row; they are masked.
+    Nothing is copied: a row stride that is smaller by one does it. Keys that come later get
+    numbers of the next row; they are masked.
     """
     n, width, keys = scores.shape
     return scores.as_strided((n, width, keys), (width * keys, keys - 1, 1), width - 1)
 
 
-def _unshift(slopes: Tensor) -> Tensor:
-    """The way back, for slopes that are zero for keys that come later."""
-    n, width, keys = slopes.shape
-    by_distance = slopes.new_zeros(n, width * keys)
-    by_distance[:, width - 1 : -1] = slopes[..., :-1].reshape(n, -1)
-    by_distance[:, -1] = slopes[:, -1, -1]
+def _unshift(gradients: Tensor) -> Tensor:
+    """Turn gradients by key, zero for keys that come later, into gradients by distance."""
+    n, width, keys = gradients.shape
+    by_distance = gradients.new_zeros(n, width * keys)
+    by_distance[:, width - 1 : -1] = gradients[..., :-1].reshape(n, -1)
+    by_distance[:, -1] = gradients[:, -1, -1]
     return by_distance

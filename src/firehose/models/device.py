@@ -1,4 +1,4 @@
-"""Where a model computes, and how precisely it does while it learns."""
+"""The device that a model is computed on, and the precision it learns with."""
 
 import subprocess
 import sys
@@ -16,14 +16,14 @@ from firehose.machine import gpus
 TRIAL = "import torch; half = torch.ones(64, 64, dtype=torch.bfloat16); half @ half"
 
 
-class Place(NamedTuple):
-    """A device, and the type of the products of learning."""
+class Device(NamedTuple):
+    """A torch device, and the number type of matrix products while learning."""
 
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
 
     def learning(self) -> AbstractContextManager[object]:
-        """Within it, products are computed with this precision; sums and weights stay exact."""
+        """Compute products with this precision inside; sums and weights stay in float32."""
         if self.precision == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, self.precision)
@@ -35,44 +35,44 @@ class Place(NamedTuple):
         return f"{name}, {str(self.precision).removeprefix('torch.')}"
 
 
-HALF = Place(precision=torch.bfloat16)
+HALF = Device(precision=torch.bfloat16)
 
 
 @cache
 def works(trial: str) -> bool:
-    """Whether a program comes to a good end, in a process of its own: it may well be killed."""
+    """Whether a Python program ends without error, tried in a process of its own: it may crash."""
     done = subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False)
     return done.returncode == 0
 
 
 class Compute(Section):
-    """What a model is computed with: the best there is, unless something else is asked for.
+    """The device and precision to compute with; by default the best there is.
 
-    Only learning is done in ``bfloat16``; what posts cost, and what ConGraD decides by, is always
-    computed in ``float32``.
+    Only learning is done in ``bfloat16``; costs of posts, and losses that ConGraD compares, are
+    always computed in ``float32``.
     """
 
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
-    def place(self) -> Place:
-        """The device and the type; a device that is not there is refused with a sentence."""
-        found = len(gpus())
-        name = ("cuda" if found else "cpu") if self.device == "auto" else self.device
+    def find_device(self) -> Device:
+        """Find the device and its precision; refuse a device that this machine does not have."""
+        count = len(gpus())
+        name = ("cuda" if count else "cpu") if self.device == "auto" else self.device
         device = torch.device(name)
-        if device.type == "cuda" and (device.index or 0) >= found:
+        if device.type == "cuda" and (device.index or 0) >= count:
             raise FirehoseError(
-                f"compute.device = {name!r}: torch sees {found or 'no'} GPUs here; use another "
+                f"compute.device = {name!r}: torch sees {count or 'no'} GPUs here; use another "
                 "device, or install a build of torch for your GPU."
             )
-        place = Place(device, self._type(device))
-        if place == HALF and not works(TRIAL):
+        found = Device(device, self._type(device))
+        if found == HALF and not works(TRIAL):
             raise FirehoseError(
                 "compute.precision = 'bfloat16': this processor says that it has instructions for "
                 "bfloat16, and fails at them (some virtual machines do); use float32, or set "
                 "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 in the environment, which does without them."
             )
-        return place
+        return found
 
     def _type(self, device: torch.device) -> torch.dtype:
         if self.precision != "auto":

@@ -1,8 +1,8 @@
-"""Dropout from a generator of its own: several times faster than torch's on a CPU.
+"""Dropout with a generator of its own: several times faster than torch's on a CPU.
 
 torch draws its masks one number after another; here 16 random bits decide an element, and raw
 bits come in bulk. The generator belongs to the model, so a model's randomness is one state that
-can be saved, and disturbs nobody else's. A mask is one byte an element, and is multiplied with.
+can be saved, and other generators are left alone. A mask has one byte for each element.
 """
 
 from collections.abc import Sequence
@@ -14,31 +14,31 @@ from torch import Tensor
 
 
 class Random:
-    """Where the masks of a model come from."""
+    """The generator of a model's dropout masks."""
 
     def __init__(self, seed: int = 0) -> None:
         self.bits = np.random.SFC64(seed)
 
     def state(self) -> list[int]:
-        """Where it stands, to be saved."""
+        """The generator's state as plain integers."""
         return [int(word) for word in self.bits.state["state"]["state"]]
 
     def restore(self, state: Sequence[int]) -> None:
-        """Go on from there."""
+        """Continue from a state that ``state`` returned."""
         whole: Any = self.bits.state
         whole["state"]["state"] = np.array(state, np.uint64)
         self.bits.state = whole
 
     def kept(self, like: Tensor, rate: float) -> Tensor:
-        """Of the shape of ``like``: 0 with probability ``rate`` (to 1 / 65,536), or 1."""
+        """A mask of the shape of ``like``: 0 with probability ``rate`` (to 1 / 65,536), else 1."""
         if like.device.type != "cpu":
-            return self.drawn_there(like, rate)
+            return self.kept_on_device(like, rate)
         count = like.numel()
         raw = self.bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
         return torch.from_numpy(raw >= round(rate * 65_536)).view(torch.uint8).view(like.shape)
 
-    def drawn_there(self, like: Tensor, rate: float) -> Tensor:
-        """The same, drawn where ``like`` is, from one random number of ours: a GPU draws fast."""
+    def kept_on_device(self, like: Tensor, rate: float) -> Tensor:
+        """As ``kept``, but drawn on the device of ``like``, seeded by a number from here."""
         generator = torch.Generator(like.device)
         generator.manual_seed(int(self.bits.random_raw()))
         drawn = torch.rand(like.shape, device=like.device, generator=generator)
@@ -46,13 +46,13 @@ class Random:
 
 
 class Mask(NamedTuple):
-    """What is kept, and by how much that is scaled up."""
+    """Which elements are kept, as 0 or 1, and the factor that scales them up."""
 
     kept: Tensor
     scale: float
 
     def of(self, values: Tensor) -> Tensor:
-        """The values with this mask; also its own gradient."""
+        """Apply the mask to values; their gradients are treated alike."""
         return (values * self.kept).mul_(self.scale)
 
 
@@ -65,18 +65,18 @@ class Dropout(torch.nn.Module):
         self.random = random
 
     def mask(self, like: Tensor) -> Mask | None:
-        """A fresh mask; None where there is nothing to drop."""
+        """Draw a mask; None where nothing is dropped."""
         if not self.training or not self.rate:
             return None
         return Mask(self.random.kept(like, self.rate), 1 / (1 - self.rate))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """The same shape; the same tensor when there is nothing to drop."""
+        """Drop elements of a tensor; without anything to drop, it is returned as it is."""
         mask = self.mask(hidden)
         return hidden if mask is None else _Drop.apply(hidden, mask)  # type: ignore[no-untyped-call]
 
     def after_relu(self, hidden: Tensor) -> Tensor:
-        """Dropout of the positive part. What is zero then passes no gradient: no mask is kept."""
+        """ReLU, then dropout. The backward pass needs the output only, so no mask is stored."""
         mask = self.mask(hidden)
         return hidden.relu() if mask is None else _DropRelu.apply(hidden, mask)  # type: ignore[no-untyped-call]
 
@@ -88,8 +88,8 @@ class _Drop(torch.autograd.Function):
         return mask.of(hidden)
 
     @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        return context.mask.of(slopes[0]), None
+    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        return context.mask.of(outer[0]), None
 
 
 class _DropRelu(torch.autograd.Function):
@@ -101,7 +101,7 @@ class _DropRelu(torch.autograd.Function):
         return made
 
     @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (made,) = context.saved_tensors
-        through = torch.ops.aten.threshold_backward(slopes[0], made, 0)
+        through = torch.ops.aten.threshold_backward(outer[0], made, 0)
         return through.mul_(context.scale), None

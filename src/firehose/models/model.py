@@ -1,4 +1,4 @@
-"""What a game is played with: anything that pays for posts and can be differentiated."""
+"""What a game asks of a model: to score posts, and to give the gradient of its loss."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from firehose.optim.gradient import Gradient
 
 
 class Paid(NamedTuple):
-    """What each post of a batch cost: nats, and the words they are spread over."""
+    """The cost of each post of a batch in nats, and its number of words."""
 
     nats: NDArray[np.float64]  # [posts]
     words: NDArray[np.int32]  # [posts]

@@ -1,7 +1,7 @@
-"""A perceptron that names what is in a picture; a picture is a post, its last token the class.
+"""A perceptron that classifies pictures; a picture is a post, its last token the class.
 
-Its steps are so small that recording them for autograd would take longer than to do them: the
-gradient is worked out by hand, and all weights are one vector, so that a step is one operation.
+Its steps are so small that recording them for autograd would take longer than computing them: the
+gradient is written by hand, and all weights are one vector, so that a step is one operation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,18 +18,18 @@ from firehose.config import Section
 from firehose.models.model import Paid
 from firehose.optim.gradient import Gradient
 
-Start = Literal["xavier", "torch"]  # of the weights; torch: as nn.Linear draws them
+Start = Literal["xavier", "torch"]  # how weights are drawn; torch: as nn.Linear does
 
 
-class Tone(NamedTuple):
-    """What a pixel's byte is to the model: ``scale`` times the byte, and ``shift``."""
+class PixelScale(NamedTuple):
+    """A linear map of a pixel's byte: ``scale`` · byte + ``shift``."""
 
     scale: float = 1 / 255
     shift: float = 0.0
 
     @classmethod
     def standard(cls, pixels: NDArray[np.uint8]) -> Self:
-        """With it, these pixels have a mean of 0 and a deviation of 1."""
+        """The map that gives these pixels a mean of 0 and a deviation of 1."""
         shares = sum(np.bincount(row, minlength=256) for row in pixels) / pixels.size
         shades = np.arange(256)
         mean = float(shares @ shades)
@@ -46,7 +46,7 @@ class PerceptronPlan(Section):
 
 
 class Perceptron:
-    """Hidden layers with ReLU, and one head for all tasks; it does not ask whose picture it is."""
+    """Hidden layers with ReLU and one head for all tasks; users make no difference to it."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Perceptron:
         classes: int,
         hidden: tuple[int, ...],
         seed: int = 0,
-        tone: Tone = Tone(),  # noqa: B008 (it cannot be changed)
+        pixel_scale: PixelScale = PixelScale(),  # noqa: B008 (it cannot be changed)
         start: Start = "xavier",
     ) -> None:
         self.sizes = [pixels, *hidden, classes]
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
-        self.layers = self._laid(self.weights.detach())  # so autograd takes no notice of them
+        self.layers = self._by_layer(self.weights.detach())  # views that autograd does not record
         generator = torch.Generator().manual_seed(seed)
         for weight, bias in self.layers:
             if start == "xavier":
@@ -70,12 +70,20 @@ class Perceptron:
                 most = weight.shape[1] ** -0.5
                 weight.uniform_(-most, most, generator=generator)
                 bias.uniform_(-most, most, generator=generator)
-        self.tone = tone
+        self.pixel_scale = pixel_scale
         self.one_hot = torch.eye(classes)
         self.users = None
 
-    def _laid(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """A vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
+    @classmethod
+    def of_plan(
+        cls, plan: PerceptronPlan, pixels: int, classes: int, shades: NDArray[np.uint8], seed: int
+    ) -> Self:
+        """A fresh one for pictures of so many pixels; ``shades`` are pixels to standardize by."""
+        scale = PixelScale.standard(shades) if plan.pixels == "standard" else PixelScale()
+        return cls(pixels, classes, plan.hidden, seed, scale, plan.weights)
+
+    def _by_layer(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """View a vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
         parts = vector.split_with_sizes(self.parts)
         return [
             (weight.view(above, -1), bias)
@@ -83,15 +91,15 @@ class Perceptron:
         ]
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """All in one."""
+        """The one vector of all weights."""
         yield self.weights
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The same, with its name."""
+        """The vector of all weights with its name."""
         yield "weights", self.weights
 
     def train(self) -> Self:
-        """It always does the same."""
+        """Return itself: without dropout, learning is no mode of its own."""
         return self
 
     @property
@@ -108,58 +116,66 @@ class Perceptron:
         self.weights.detach().copy_(state["weights"])
 
     def outputs(self, batch: Batch) -> Tensor:
-        """What it makes of each picture, ``[pictures, classes]``."""
-        return self._through(self.see(batch))[-1]
+        """The logits of each picture, ``[pictures, classes]``."""
+        return self._activations(self.pixels_of(batch))[-1]
 
-    def see(self, batch: Batch) -> Tensor:
-        """The pixels of each picture."""
+    def classify(self, batch: Batch) -> NDArray[np.int64]:
+        """The most probable class of each picture."""
+        return np.asarray(self.outputs(batch).argmax(1))
+
+    def pixels_of(self, batch: Batch) -> Tensor:
+        """The scaled pixels of each picture, ``[pictures, pixels]``."""
         tokens = batch.tokens.reshape(len(batch), -1)
-        pixels = np.multiply(tokens[:, :-1], np.float32(self.tone.scale), dtype=np.float32)
-        if self.tone.shift:
-            pixels += np.float32(self.tone.shift)
+        pixels = np.multiply(tokens[:, :-1], np.float32(self.pixel_scale.scale), dtype=np.float32)
+        if self.pixel_scale.shift:
+            pixels += np.float32(self.pixel_scale.shift)
         return torch.from_numpy(pixels)
 
-    def _through(self, pictures: Tensor) -> list[Tensor]:
-        """What goes into each layer, and what comes out of the last."""
-        passing = [pictures]
+    def _activations(self, pixels: Tensor) -> list[Tensor]:
+        """The input of each layer, and last the logits."""
+        inputs = [pixels]
         for weight, bias in self.layers[:-1]:
-            passing.append(torch.addmm(bias, passing[-1], weight.T).relu_())
+            inputs.append(torch.addmm(bias, inputs[-1], weight.T).relu_())
         weight, bias = self.layers[-1]
-        return [*passing, torch.addmm(bias, passing[-1], weight.T)]
+        return [*inputs, torch.addmm(bias, inputs[-1], weight.T)]
 
     def gradient(self, batch: Batch) -> Gradient:
-        """Of the mean over pictures of −log p(class)."""
-        return self.toward(self.see(batch), self.one_hot[named(batch)], 1 / len(batch))
+        """The gradient of the mean over pictures of −log p(class)."""
+        soft_targets = self.one_hot[labels(batch)]
+        return self.gradient_toward(self.pixels_of(batch), soft_targets, 1 / len(batch))
 
-    def toward(self, pictures: Tensor, wanted: Tensor, share: Tensor | float) -> Gradient:
-        """The gradient of Σ share · cross-entropy, between what is wanted and what is made.
+    def gradient_toward(
+        self, pixels: Tensor, soft_targets: Tensor, weights: Tensor | float
+    ) -> Gradient:
+        """The gradient of Σ weight · cross-entropy between targets and predictions.
 
-        ``wanted`` [pictures, classes] are probabilities, ``share`` is [pictures, 1], or a number.
+        ``soft_targets`` [pictures, classes] are probabilities; ``weights`` of the pictures are
+        [pictures, 1], or one number.
         """
-        *inputs, outputs = self._through(pictures)
-        logs = outputs.log_softmax(1)
-        loss = -float((wanted * logs).mul_(share).sum())
-        above = logs.exp_().sub_(wanted).mul_(share)
-        slopes = torch.empty_like(self.weights)
-        laid = self._laid(slopes)
-        for number in reversed(range(len(laid))):
-            torch.mm(above.T, inputs[number], out=laid[number][0])
-            torch.sum(above, 0, out=laid[number][1])
+        *inputs, logits = self._activations(pixels)
+        logs = logits.log_softmax(1)
+        loss = -float((soft_targets * logs).mul_(weights).sum())
+        above = logs.exp_().sub_(soft_targets).mul_(weights)
+        gradients = torch.empty_like(self.weights)
+        layers = self._by_layer(gradients)
+        for number in reversed(range(len(layers))):
+            torch.mm(above.T, inputs[number], out=layers[number][0])
+            torch.sum(above, 0, out=layers[number][1])
             if number:
                 through = above @ self.layers[number][0]
                 above = torch.ops.aten.threshold_backward(through, inputs[number], 0)
-        return Gradient.of_shared(loss, [slopes], pictures.numel())
+        return Gradient.of_shared(loss, [gradients], pixels.numel())
 
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""
-        return float(functional.cross_entropy(self.outputs(batch), named(batch)))
+        return float(functional.cross_entropy(self.outputs(batch), labels(batch)))
 
     def pay(self, batch: Batch) -> Paid:
         """−log p(class) of each picture."""
-        nats = functional.cross_entropy(self.outputs(batch), named(batch), reduction="none")
+        nats = functional.cross_entropy(self.outputs(batch), labels(batch), reduction="none")
         return Paid(nats.double().numpy(), batch.words)
 
 
-def named(batch: Batch) -> Tensor:
-    """The class of each picture."""
+def labels(batch: Batch) -> Tensor:
+    """The class of each picture, ``[pictures]``."""
     return torch.from_numpy(batch.tokens[batch.offsets[1:] - 1].astype(np.int64))

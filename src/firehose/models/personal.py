@@ -1,4 +1,4 @@
-"""Four ways to make the shared model personal: one mechanism, put in different places."""
+"""Four ways to make the shared model personal: residual MLPs in different places."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from torch.nn import functional
 from firehose.batch import Batch, gather
 from firehose.config import Section
 from firehose.models.attention import Grid
-from firehose.models.device import Place
+from firehose.models.device import Device
 from firehose.models.dropout import Dropout, Random
 from firehose.models.model import Paid, differentiate
 from firehose.models.softmax import nats, weighted_loss
@@ -25,51 +25,51 @@ Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
 
 
 class ModelPlan(Section):
-    """A model: its architecture and its sizes; the defaults are the paper's."""
+    """The architecture and sizes of a model; the defaults are the paper's."""
 
     architecture: Architecture = "adapters"
     shape: Shape = Shape()
     d_user: int = Field(default=32, ge=1)
     mlp: int = Field(default=256, ge=1)  # hidden units of the residual MLPs
-    longest: int = Field(default=50, ge=2)  # tokens of a post that are trained on
+    max_tokens: int = Field(default=50, ge=2)  # tokens of a post that are trained on
     new_users: Literal["mean", "zero"] = "mean"
 
 
 class ResidualMLP(nn.Module):
-    """What a user adds to a hidden vector.
+    """Adds a correction to a hidden vector, computed from that vector and the user's.
 
-    It ends in a LayerNorm whose weight starts at zero, so a fresh one adds exactly nothing: a
-    personal model begins as the pretrained model it is built on. The gradient of that weight is
-    not zero, so from the second step on the rest learns, too.
+    It ends in a LayerNorm whose weight starts at zero, so a fresh one adds exactly zero: a
+    personal model starts as the pretrained model it is built on. The gradient of that weight is
+    not zero, so from the second step on the other weights learn, too.
     """
 
     def __init__(self, shape: Shape, hidden: int, random: Random) -> None:
         super().__init__()
         self.drop = Dropout(shape.dropout, random)
-        self.inward = nn.Linear(2 * shape.d_model, hidden)
-        self.outward = nn.Linear(hidden, shape.d_model)
+        self.up = nn.Linear(2 * shape.d_model, hidden)
+        self.down = nn.Linear(hidden, shape.d_model)
         self.norm = nn.LayerNorm(shape.d_model)
-        nn.init.normal_(self.inward.weight, std=0.02)
-        nn.init.normal_(self.outward.weight, std=0.02)
+        nn.init.normal_(self.up.weight, std=0.02)
+        nn.init.normal_(self.down.weight, std=0.02)
         nn.init.zeros_(self.norm.weight)
 
     def forward(self, hidden: Tensor, user: Tensor, post: Tensor) -> Tensor:
         """``hidden`` [tokens, d_model], ``user`` [posts, d_model], ``post`` [tokens]."""
         # [hidden, user] times the whole matrix, but the user's half once per post.
-        ours, theirs = self.inward.weight.chunk(2, dim=1)
-        inner = functional.linear(user, theirs, self.inward.bias)[post]
+        ours, theirs = self.up.weight.chunk(2, dim=1)
+        inner = functional.linear(user, theirs, self.up.bias)[post]
         inner = functional.linear(hidden, ours).add_(inner)
-        outer = self.drop(self.outward(self.drop.after_relu(inner)))
+        outer = self.drop(self.down(self.drop.after_relu(inner)))
         return hidden + self.norm(outer)  # type: ignore[no-any-return]
 
 
 class Personal(nn.Module):
-    """A language model of posts that knows who writes."""
+    """A language model of posts that takes their users into account."""
 
     def __init__(self, plan: ModelPlan, pieces: int, seed: int = 0) -> None:
         super().__init__()
         self.plan = plan
-        self.place = Place()  # where the shared weights are; the users' vectors stay on the CPU
+        self.device = Device()  # of the shared weights; the users' vectors stay on the CPU
         self.random = Random(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -95,23 +95,18 @@ class Personal(nn.Module):
 
     @property
     def is_personal(self) -> bool:
-        """Whether it makes a difference who writes."""
+        """Whether the user makes a difference to the model."""
         return self.plan.architecture != "agnostic"
 
-    def move_to(self, place: Place) -> Self:
-        """Compute there from now on."""
-        self.place = place
-        return self.to(place.device)
-
-    @torch.no_grad()
-    def begin_with(self, pretrained: "Personal") -> None:
-        """Take over the shared weights; what belongs to users stays fresh."""
-        self.shared.load_state_dict(pretrained.shared.state_dict())
+    def move_to(self, device: Device) -> Self:
+        """Move the shared weights to a device, and compute there."""
+        self.device = device
+        return self.to(device.device)
 
     @property
     def max_tokens(self) -> int:
         """The tokens of a post that are trained on."""
-        return self.plan.longest
+        return self.plan.max_tokens
 
     def state(self) -> dict[str, Any]:
         """Weights, users' vectors, and where the random numbers of dropout stand."""
@@ -128,36 +123,35 @@ class Personal(nn.Module):
         self.random.restore(state["random"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, UserVectors]:
-        """The mean over posts of the mean over their tokens, to differentiate.
+        """The mean over posts of the mean cost of their tokens, to be differentiated.
 
-        Posts are cut to ``plan.longest`` tokens. The second value holds the vectors of the users
-        in the batch; their gradient is there after ``backward``. Who is new has a row now.
+        Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
+        in the batch, which have a gradient after ``backward``. New users get a row.
         """
-        inputs, targets, grid, lengths = self._predictions(batch, self.plan.longest)
+        inputs, targets, grid, lengths = self._predictions(batch, self.plan.max_tokens)
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
-        with self.place.learning():
+        with self.device.learning():
             hidden, _ = shared(inputs, grid, self._adapter(taken, grid))
         weights = (1 / (lengths * len(lengths)))[grid.post]
-        hidden, embedding, bias = (
-            part.to(self.place.precision) for part in (hidden, shared.embedding, shared.output_bias)
-        )
+        parts = (hidden, shared.embedding, shared.output_bias)
+        hidden, embedding, bias = (part.to(self.device.precision) for part in parts)
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
 
     def gradient(self, batch: Batch) -> Gradient:
-        """Of the loss, by all shared weights and by the vectors of the users in the batch."""
+        """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch)
         tokens = len(batch.tokens) - len(batch)
         return differentiate(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
-        """What ``loss`` would be, but without dropout, gradient, or new users."""
-        inputs, targets, grid, lengths = self._predictions(batch, self.plan.longest)
+        """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
+        inputs, targets, grid, lengths = self._predictions(batch, self.plan.max_tokens)
         costs = self._score(batch, inputs, targets, grid)
         return float((costs / (lengths * len(lengths))[grid.post]).sum())
 
     def pay(self, batch: Batch) -> Paid:
-        """What the words of each whole post cost. Changes nothing: no gradient, no new user."""
+        """The cost of each whole post; no gradient is recorded, no user gets a row."""
         inputs, targets, grid, _ = self._predictions(batch)
         costs = self._score(batch, inputs, targets, grid)
         paid = costs.new_zeros(len(batch)).index_add_(0, grid.post, costs)
@@ -165,7 +159,7 @@ class Personal(nn.Module):
 
     @torch.no_grad()
     def _score(self, batch: Batch, inputs: Tensor, targets: Tensor, grid: Grid) -> Tensor:
-        """The nats of each target."""
+        """−log p of each target, ``[tokens]``."""
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
             hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
@@ -173,19 +167,19 @@ class Personal(nn.Module):
         return costs.double()
 
     def _predictions(
-        self, batch: Batch, longest: int | None = None
+        self, batch: Batch, max_tokens: int | None = None
     ) -> tuple[Tensor, Tensor, Grid, Tensor]:
-        """Where the model is: inputs, targets, how they are laid out, and how many of each post."""
-        inputs, targets, lengths = predictions(batch, longest)
-        device = self.place.device
+        """``predictions`` on the model's device, with the grid for attention before the lengths."""
+        inputs, targets, lengths = predictions(batch, max_tokens)
+        device = self.device.device
         grid = Grid(lengths, device=device)
         return inputs.to(device), targets.to(device), grid, lengths.to(device)
 
     def _adapter(self, taken: UserVectors, grid: Grid) -> Adapt:
-        """What the users of a batch add, and where."""
+        """The function that applies the residual MLPs with the users of a batch."""
         if not self.is_personal:
             return lambda _, hidden: hidden
-        vectors, which = (part.to(self.place.device) for part in (taken.vectors, taken.which))
+        vectors, which = (part.to(self.device.device) for part in (taken.vectors, taken.which))
         user = self.projection(vectors) * self.plan.shape.d_model**0.5  # [users, d_model]
         owner = which[grid.post]  # [tokens]
 
@@ -197,7 +191,7 @@ class Personal(nn.Module):
 
 @contextmanager
 def evaluating(model: Personal) -> Iterator[None]:
-    """Without dropout inside, and as it was afterwards."""
+    """Switch dropout off inside, and back to what it was afterwards."""
     was_training = model.training
     model.eval()
     try:
@@ -206,9 +200,12 @@ def evaluating(model: Personal) -> Iterator[None]:
         model.train(was_training)
 
 
-def predictions(batch: Batch, longest: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Each token but a post's last, the token after it, and their number per post."""
-    lengths = batch.lengths if longest is None else np.minimum(batch.lengths, longest)
+def predictions(batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Each token but a post's last, the token after each, and their number per post.
+
+    Posts are cut to ``max_tokens`` first, if that is given.
+    """
+    lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
     places, _ = gather(batch.offsets[:-1], lengths - 1)
     tokens = batch.tokens.astype(np.int64)
     inputs, targets = torch.from_numpy(tokens[places]), torch.from_numpy(tokens[places + 1])

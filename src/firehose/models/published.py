@@ -1,4 +1,4 @@
-"""Weights of the authors' release ↔ ours.
+"""Conversion between weights of the authors' release and ours.
 
 The release keeps a padding row 0 in the word embedding and in the output layer, so its row
 i + 1 is our piece i; and it stores the tied matrix twice.
@@ -24,7 +24,7 @@ from firehose.storage.files import write_whole
 from firehose.storage.tensors import refuse_not_finite
 from firehose.storage.workspace import refuse_existing
 
-RISE = "layers.0.pos_ff.CoreNet.0.weight"
+UP = "layers.0.pos_ff.CoreNet.0.weight"
 WORDS, VECTORS = "word_emb.emb_layers.0.weight", "user_emb.emb_layers.0.weight"
 
 SHARED = {
@@ -35,25 +35,25 @@ SHARED = {
     "norm.bias": "dec_attn.layer_norm.bias",
 }
 FEED_FORWARD = {
-    "rise.weight": "pos_ff.CoreNet.0.weight",
-    "rise.bias": "pos_ff.CoreNet.0.bias",
-    "fall.weight": "pos_ff.CoreNet.3.weight",
-    "fall.bias": "pos_ff.CoreNet.3.bias",
+    "up.weight": "pos_ff.CoreNet.0.weight",
+    "up.bias": "pos_ff.CoreNet.0.bias",
+    "down.weight": "pos_ff.CoreNet.3.weight",
+    "down.bias": "pos_ff.CoreNet.3.bias",
     "norm.weight": "pos_ff.layer_norm.weight",
     "norm.bias": "pos_ff.layer_norm.bias",
 }
 MLP = {
-    "inward.weight": "0.weight",
-    "inward.bias": "0.bias",
-    "outward.weight": "3.weight",
-    "outward.bias": "3.bias",
+    "up.weight": "0.weight",
+    "up.bias": "0.bias",
+    "down.weight": "3.weight",
+    "down.bias": "3.bias",
     "norm.weight": "5.weight",
     "norm.bias": "5.bias",
 }
 
 
 def names(model: Personal) -> dict[str, str]:
-    """Our name of each weight that both sides store alike, and the release's."""
+    """The release's name of each weight that both sides store alike, by our name."""
     pairs = {}
     for layer in range(model.plan.shape.layers):
         for ours, theirs in SHARED.items():
@@ -70,7 +70,7 @@ def names(model: Personal) -> dict[str, str]:
 
 @torch.no_grad()
 def adopt(model: Personal, released: Mapping[str, Tensor]) -> None:
-    """Load released weights, all or none; every user row becomes a user of that number."""
+    """Load released weights, all or none; row i of the user embedding becomes user i."""
     own = model.state_dict()
     matrix = released.get(WORDS)
     if matrix is None or len(matrix) != model.shared.pieces + 1:
@@ -100,7 +100,7 @@ def adopt(model: Personal, released: Mapping[str, Tensor]) -> None:
 
 @torch.no_grad()
 def release(model: Personal) -> dict[str, Tensor]:
-    """The weights under their released names; the padding row is zeros."""
+    """The weights under their names in the release; padding rows are zeros."""
     own = model.state_dict()
     released = {theirs: own[ours].clone() for ours, theirs in names(model).items()}
     released["r_w_bias"], released["r_r_bias"] = own["shared.biases"].clone()
@@ -117,7 +117,7 @@ def release(model: Personal) -> dict[str, Tensor]:
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """The state dict in a ``.pt`` file; nothing but tensors is ever unpickled."""
+    """Read the state dict in a ``.pt`` file; nothing but tensors is ever unpickled."""
     try:
         content = io.BytesIO(path.read_bytes())
     except OSError as error:
@@ -138,8 +138,11 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -> ModelPlan:
-    """The sizes that released weights have; the architecture too, unless it cannot be told."""
-    for name in (WORDS, "r_w_bias", RISE):
+    """The plan of the model that released weights are of.
+
+    One residual MLP may stand before or after the layers: then ``architecture`` must say it.
+    """
+    for name in (WORDS, "r_w_bias", UP):
         if name not in released:
             raise FirehoseError(f"The released weights have no {name}: another kind of model.")
     places = [re.match(r"(layers|mtl_layers)\.(\d+)\.", name) for name in released]
@@ -158,7 +161,7 @@ def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -
         d_model=released[WORDS].shape[1],
         heads=heads,
         d_head=d_head,
-        d_inner=len(released[RISE]),
+        d_inner=len(released[UP]),
     )
     if not mlps:
         return ModelPlan(architecture=architecture, shape=shape)
@@ -172,7 +175,7 @@ def from_release(
     architecture: Architecture | None = None,
     names: Sequence[str] | None = None,
 ) -> Trained:
-    """A model with the weights of a ``.pt`` file; ``names`` are those of its users, by row."""
+    """Make a model from the weights of a ``.pt`` file; ``names`` are those of its users, by row."""
     released = read(Path(path))
     model = Personal(plan_of(released, architecture), vocabulary.size)
     adopt(model, released)
@@ -184,7 +187,7 @@ def from_release(
 
 
 def to_release(trained: Trained, path: str | Path) -> None:
-    """A ``.pt`` file that the authors' code can load."""
+    """Write a ``.pt`` file that the authors' code can load."""
     buffer = io.BytesIO()
     torch.save(release(trained.model), buffer)
     write_whole(Path(path), buffer.getvalue())
@@ -198,7 +201,7 @@ def convert(
     users: str | Path | None = None,
     replace: bool = False,
 ) -> None:
-    """A model's folder to the release's ``.pt`` file, or such a file to a model's folder."""
+    """Turn a model's folder into a ``.pt`` file of the release, or such a file into a folder."""
     if Path(source).is_dir():
         refuse_existing(Path(out), replace)
         to_release(load(source), out)

@@ -1,4 +1,4 @@
-"""The softmax over all pieces, in chunks: no more than one chunk of logits is ever alive."""
+"""The softmax over all pieces, in chunks: never more than one chunk of logits is in memory."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ CHUNK = 1280  # tokens: 1280 × 32,000 logits are 164 MB; smaller products are s
 
 
 class _Loss(torch.autograd.Function):
-    """Σ weight · (−log p(target)). The gradient is made on the way forward, chunk by chunk.
+    """Σ weight · (−log p(target)); the gradient is computed in the forward pass, chunk by chunk.
 
-    What it costs is three products with the embedding, as without chunks; what it saves is the
+    It costs three products with the embedding, as without chunks, and saves the memory of the
     logits, their softmax and its gradient, three matrices of tokens × pieces. The weights are
     multiplied into the narrow side of each product, never into a matrix as wide as the pieces.
     """
@@ -32,27 +32,28 @@ class _Loss(torch.autograd.Function):
         for number, rows in enumerate(chunks(len(hidden))):
             near, target, weight = hidden[rows], targets[rows, None], weights[rows, None]
             logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
-            costs, slope = _costs(logits.to(weights.dtype), target)
+            costs, to_logits = _costs(logits.to(weights.dtype), target)
             loss += (costs * weight).sum()
-            slope = slope.scatter_add_(1, target, -torch.ones_like(weight)).to(hidden.dtype)
+            to_logits.scatter_add_(1, target, -torch.ones_like(weight))
+            to_logits = to_logits.to(hidden.dtype)
             weight = weight.to(hidden.dtype)
-            torch.mm(slope, embedding, out=to_hidden[rows]).mul_(weight)
-            # Without a look at what is there, when there is nothing yet.
-            to_embedding.addmm_(slope.T, near * weight, beta=float(number > 0))
-            to_bias.addmv_(slope.T, weight[:, 0])
+            torch.mm(to_logits, embedding, out=to_hidden[rows]).mul_(weight)
+            # The first chunk overwrites, so that the memory need not be zero before.
+            to_embedding.addmm_(to_logits.T, near * weight, beta=float(number > 0))
+            to_bias.addmv_(to_logits.T, weight[:, 0])
         context.save_for_backward(to_hidden, to_embedding, to_bias)
         return loss
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        slopes = context.saved_tensors
+        gradients = context.saved_tensors
         if outer[0] != 1:  # it is, unless the loss is one of several
-            slopes = [slope * outer[0] for slope in slopes]
-        return (*slopes, None, None)
+            gradients = [gradient * outer[0] for gradient in gradients]
+        return (*gradients, None, None)
 
 
 def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """−log p of each target, and the probabilities, which take the place of the logits."""
+    """−log p of each target, and all probabilities, in the memory of the logits where possible."""
     largest, wanted = logits.amax(1, keepdim=True), logits.gather(1, target)
     # Row by row, so it can be done in place; there is a test that it is, on a CPU.
     room = logits if logits.device.type == "cpu" else None
@@ -63,7 +64,7 @@ def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def chunks(tokens: int) -> list[slice]:
-    """Slices of all tokens, of about the same size."""
+    """Cut so many tokens into slices of about the same size, at most ``CHUNK`` each."""
     size = _chunk(tokens)
     return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size or 1)]
 
@@ -75,7 +76,7 @@ def _chunk(tokens: int) -> int:
 def weighted_loss(
     hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor, weights: Tensor
 ) -> Tensor:
-    """Σ weight · nats of each target: a number to differentiate.
+    """Σ weight · (−log p(target)), to be differentiated.
 
     ``hidden``, ``embedding`` and ``bias`` are of one type, which may be ``bfloat16``; probabilities
     and their sums are of the weights' type.

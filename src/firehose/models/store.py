@@ -30,7 +30,7 @@ from firehose.storage import tensors
 from firehose.storage.seals import File, Record, refuse_damage, sha256
 from firehose.storage.workspace import workspace
 
-SCHEMA = 1
+SCHEMA = 2
 FORMAT = "firehose model"
 WEIGHTS = "weights.safetensors"
 VECTORS = "users.vectors"
@@ -38,7 +38,7 @@ USERS = "users.parquet"
 
 
 class Card(Record):
-    """What ``model.json`` says."""
+    """The content of ``model.json``."""
 
     format: str = FORMAT
     schema_version: int = SCHEMA
@@ -52,7 +52,7 @@ class Card(Record):
 
 @dataclass
 class Trained:
-    """A model, the words it speaks, and whom it knows."""
+    """A model with its vocabulary and the names of its users."""
 
     model: Personal
     vocabulary: Vocabulary
@@ -60,7 +60,7 @@ class Trained:
     origin: dict[str, Any] = field(default_factory=dict)
 
     def number(self, user: str) -> int | None:
-        """The number of a user the model knows; None: it knows nobody of that name."""
+        """The number of a user who has a vector; None for anybody else."""
         try:
             number = self.names.index(user)
         except ValueError:
@@ -73,7 +73,7 @@ class Trained:
 
 
 def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
-    """Write a model's folder; it appears whole, or not at all."""
+    """Write a model's folder, whole or not at all."""
     if Path(out).exists() and not (Path(out) / "model.json").is_file():
         raise FirehoseError(f"{out} exists and is not a model; choose another --out.")
     with workspace(Path(out), replace) as folder:
@@ -83,7 +83,7 @@ def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
 
 
 def write(trained: Trained, folder: Path) -> None:
-    """Put a model's files into an empty folder."""
+    """Write a model's files into an empty folder."""
     model = trained.model
     weights = dict(model.state_dict())
     tensors.refuse_not_finite(weights, folder.parent)
@@ -111,7 +111,7 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
 
     With a ``corpus`` the users are numbered as there, by their names; who is not in it follows.
     """
-    folder = Path(path)
+    folder = find_model(Path(path))
     card = read_card(folder)
     refuse_damage(folder, card.files, contents=False, remedy="copy the model again")
     vocabulary = Vocabulary.load(folder / "vocabulary.model")
@@ -131,14 +131,16 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     return Trained(model.eval(), vocabulary, everyone, card.origin)
 
 
-def begin(plan: ModelPlan, corpus: Corpus, start: str | Path | None, seed: int) -> Personal:
-    """A fresh model; a pretrained one to ``start`` with gives its sizes and shared weights."""
+def from_pretrained(
+    plan: ModelPlan, corpus: Corpus, start: str | Path | None, seed: int
+) -> Personal:
+    """Make a model to train; the model at ``start``, if any, gives its sizes and shared weights."""
     if not start:
         return Personal(plan, corpus.vocabulary.size, seed)
     pretrained = load(start, corpus).model
-    sizes = {"shape": pretrained.plan.shape, "longest": pretrained.plan.longest}
+    sizes = {"shape": pretrained.plan.shape, "max_tokens": pretrained.plan.max_tokens}
     model = Personal(plan.model_copy(update=sizes), corpus.vocabulary.size, seed)
-    model.begin_with(pretrained)
+    model.shared.load_state_dict(pretrained.shared.state_dict())
     return model
 
 
@@ -148,8 +150,14 @@ def numbered(names: Sequence[str], first: Sequence[str]) -> list[str]:
     return [*first, *(name for name in names if name not in known)]
 
 
+def find_model(path: Path) -> Path:
+    """The folder of a model: ``path`` itself, or the model in the folder of a run."""
+    within = path / "model"
+    return within if (within / "model.json").is_file() else path
+
+
 def read_card(folder: Path) -> Card:
-    """``model.json``, or a sentence about what is wrong with it."""
+    """Read ``model.json``, or refuse it with a sentence."""
     file = folder / "model.json"
     if not file.is_file():
         what = "does not exist" if not folder.exists() else "is not a model: no model.json in it"

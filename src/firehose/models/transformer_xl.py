@@ -1,4 +1,4 @@
-"""Transformer-XL on flat batches: every token-wise product is done on real tokens only.
+"""Transformer-XL on flat batches: token-wise products are computed on real tokens only.
 
 A batch of posts is one matrix of tokens, ``[tokens, d_model]``, without padding; only inside
 attention the tokens of a post are laid out on a grid.
@@ -15,7 +15,7 @@ from firehose.config import Section
 from firehose.models.attention import Grid, attend
 from firehose.models.dropout import Dropout, Random
 
-# What is done to the hidden vectors before the first layer (0) and after each layer (1, 2, …).
+# Changes hidden vectors [tokens, d_model] before the first layer (0) and after each (1, 2, …).
 Adapt = Callable[[int, Tensor], Tensor]
 
 
@@ -32,7 +32,7 @@ class Shape(Section):
 
 
 class Attention(nn.Module):
-    """Relative multi-head attention, then dropout, residual and LayerNorm."""
+    """Relative multi-head attention, then dropout, the residual and LayerNorm."""
 
     def __init__(self, shape: Shape, random: Random) -> None:
         super().__init__()
@@ -49,29 +49,32 @@ class Attention(nn.Module):
     ) -> Tensor:
         """``hidden`` [tokens, d_model]; ``distances`` [keys, d_model], the farthest first."""
         shape = self.shape
-        far = self.positions(distances).view(-1, shape.heads, shape.d_head).permute(1, 2, 0)
+        relative_keys = self.positions(distances).view(-1, shape.heads, shape.d_head)
+        relative_keys = relative_keys.permute(1, 2, 0).contiguous()  # [heads, d_head, keys]
         past = None
         if memory is not None:
-            laid = self.queries_keys_values(memory).view(*memory.shape[:2], 3, *far.shape[:2])
+            laid = self.queries_keys_values(memory).view(
+                *memory.shape[:2], 3, *relative_keys.shape[:2]
+            )
             past = laid[:, :, 1:].permute(2, 3, 0, 1, 4)
-        mixed = self.queries_keys_values(hidden)
-        found = attend(mixed, far.contiguous(), biases, past, grid, self.drop)
+        qkv = self.queries_keys_values(hidden)
+        found = attend(qkv, relative_keys, biases, past, grid, self.drop)
         return self.norm(hidden + self.drop(self.out(found)))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
-    """Two layers with ReLU between, then residual and LayerNorm."""
+    """Two linear layers with ReLU between, then the residual and LayerNorm."""
 
     def __init__(self, shape: Shape, random: Random) -> None:
         super().__init__()
-        self.rise = nn.Linear(shape.d_model, shape.d_inner)
-        self.fall = nn.Linear(shape.d_inner, shape.d_model)
+        self.up = nn.Linear(shape.d_model, shape.d_inner)
+        self.down = nn.Linear(shape.d_inner, shape.d_model)
         self.norm = nn.LayerNorm(shape.d_model)
         self.drop = Dropout(shape.dropout, random)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """[tokens, d_model] to the same."""
-        outer = self.drop(self.fall(self.drop.after_relu(self.rise(hidden))))
+        """Map ``[tokens, d_model]`` to the same shape."""
+        outer = self.drop(self.down(self.drop.after_relu(self.up(hidden))))
         return self.norm(hidden + outer)  # type: ignore[no-any-return]
 
 
@@ -136,5 +139,5 @@ def sinusoids(keys: int, d_model: int) -> Tensor:
 
 
 def frequencies(d_model: int) -> Tensor:
-    """Of the sines and cosines that stand for a distance, ``[d_model / 2]``."""
+    """The frequencies of the sines and cosines that encode a distance, ``[d_model / 2]``."""
     return 1 / 10_000 ** (torch.arange(0.0, d_model, 2.0) / d_model)

@@ -14,7 +14,7 @@ from firehose.data.pictures.files import CLASSES
 from firehose.errors import FirehoseError
 from firehose.methods.buffers import Buffer
 from firehose.methods.step import Setup
-from firehose.models.perceptron import Perceptron, named
+from firehose.models.perceptron import Perceptron, labels
 from firehose.plugins import Choice
 
 
@@ -58,7 +58,7 @@ class Exemplars(Buffer):
             return nobody
         task = Batch.join(self.pending)
         self.pending = []
-        classes = named(task).numpy()
+        classes = labels(task).numpy()
         kinds = np.unique(classes).tolist()
         each = self.posts // len({*self.chosen, *kinds})
         gone = [nobody, *(self.chosen.pop(kind) for kind in kinds if kind in self.chosen)]

@@ -11,7 +11,7 @@ from firehose.methods.buffers.exemplars import Exemplars
 from firehose.methods.learners import Learner, draw
 from firehose.methods.optimizers import Optimizer
 from firehose.methods.step import Setup, Step
-from firehose.models.perceptron import Perceptron, named
+from firehose.models.perceptron import Perceptron, labels
 from firehose.optim.gradient import Gradient
 from firehose.plugins import Choice
 
@@ -66,8 +66,8 @@ class ICaRL(Learner):
         reminders, outputs = memory.reminders(generator)
         shares = (1 / len(posts), self.settings.strength / outputs.numel())
         parts = zip((len(posts), len(reminders)), shares, strict=True)
-        return model.toward(
-            torch.cat([model.see(posts), model.see(reminders)]),
-            torch.cat([model.one_hot[named(posts)], outputs.softmax(1)]),
+        return model.gradient_toward(
+            torch.cat([model.pixels_of(posts), model.pixels_of(reminders)]),
+            torch.cat([model.one_hot[labels(posts)], outputs.softmax(1)]),
             torch.cat([torch.full((number, 1), share) for number, share in parts]),
         )
