@@ -40,7 +40,8 @@ class Plugin:
     @classmethod
     def make(cls, settings: Any, *parts: Any) -> Self:
         """Create one from its settings and the parts that its constructor takes."""
-        return cls(settings, *parts)
+        made: Any = cls
+        return made(settings, *parts)  # type: ignore[no-any-return]
 
     def state(self) -> dict[str, Any]:
         """What it keeps between rounds: arrays, tensors, plain values, or tables of these."""
@@ -88,7 +89,7 @@ class Registry(Generic[Part]):
         kind = str(table.get("kind") or self.default)
         found: Any = self.find(kind)
         section: type[Choice] = found if issubclass(found, Section) else found.Settings
-        leftover = table.get(LEFTOVER, {})
+        leftover: Mapping[str, Any] = table.get(LEFTOVER) or {}  # type: ignore[assignment]
         known = {name: leftover[name] for name in leftover if name in section.model_fields}
         own = {name: value for name, value in table.items() if name != LEFTOVER}
         return section.of(known | own | {"kind": kind}, f"the {self.what} {kind!r}")

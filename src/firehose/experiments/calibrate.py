@@ -21,7 +21,7 @@ from firehose.batch import Batch
 from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
-from firehose.game.assembly import make_model
+from firehose.game.assembly import make_model, open_stream
 from firehose.game.evaluate import OTHERS
 from firehose.game.folder import open_any
 from firehose.game.playing import POINTS
@@ -111,7 +111,7 @@ def _reckon(job: Job, pace: Pace) -> Estimate:
 
 def _reckon_game(job: Job, pace: Pace) -> Estimate:
     play, corpus = job.settings.play, job.corpus
-    rounds = len(corpus.stream(play.posts, play.hours))
+    rounds = len(open_stream(corpus, job.settings))
     scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
     seconds = rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
     if isinstance(corpus, Corpus):
@@ -119,8 +119,8 @@ def _reckon_game(job: Job, pace: Pace) -> Estimate:
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
         width = 2 * job.settings.model.max_tokens + 18
     else:
-        users, width = len(corpus.task_sizes), corpus.pixels + 17
-        looked_at = sum(corpus.task_sizes) + (POINTS + users) * sum(map(len, corpus.test))
+        users, width = len(corpus.task_sizes), corpus.tasks.pixels + 17
+        looked_at = sum(corpus.task_sizes) + (POINTS + users) * sum(map(len, corpus.tasks.test))
     buffers = [play.memory, getattr(play.optimizer, "validation", None)]
     room = sum(_limit(each, users) for each in buffers if each is not None) * width
     return Estimate(job, (seconds + looked_at * pace.score) / 3600, pace.memory + room)
@@ -138,7 +138,7 @@ def _measured(path: str, settings: Settings, step_size: int) -> Pace:
     if isinstance(corpus, Corpus) and model.users is not None:
         model.users.take(np.arange(corpus.manifest.users), learn=True)
     rule, generator = RULES.make(settings.play.rule, model), np.random.default_rng(0)
-    train = corpus.splits["train"] if isinstance(corpus, Corpus) else corpus.train[0]
+    train = corpus.splits["train"] if isinstance(corpus, Corpus) else corpus.tasks.train[0]
     take = train.batch if isinstance(train, Split) else train.select
 
     def some(count: int) -> Batch:

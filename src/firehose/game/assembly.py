@@ -9,6 +9,7 @@ import numpy as np
 from firehose.batch import Batch
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
+from firehose.data.stream import BatchStream
 from firehose.game import round as rounds
 from firehose.game.round import Round
 from firehose.game.settings import Playing, Settings
@@ -84,10 +85,18 @@ def make_model(
     """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
-        sizes = (corpus.pixels, corpus.classes, corpus.train_pixels)
+        tasks = corpus.tasks
+        sizes = (tasks.pixels, corpus.classes, tasks.train_pixels)
         return Perceptron.of_plan(settings.perceptron, *sizes, seed)
     model = from_pretrained(settings.model, corpus, start, seed)
     return model.move_to(settings.compute.find_device())
+
+
+def open_stream(corpus: Corpus | PictureCorpus, settings: Settings) -> BatchStream:
+    """The batches that a game is played on, round by round."""
+    if isinstance(corpus, PictureCorpus):
+        return corpus.stream(settings.play.posts)
+    return corpus.stream(settings.play.posts, settings.play.hours)
 
 
 def make_game(

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firehose.data.corpus import Corpus, Floor, open_corpus
+from firehose.data.corpus import Corpus, Floor, Split, open_corpus
 from firehose.errors import FirehoseError
 from firehose.game.scoring import Costs, costs
 from firehose.models.device import Compute
+from firehose.models.personal import Personal
 from firehose.models.store import Trained, load
 from firehose.models.users import NOBODY
 from firehose.report.tables import Table
@@ -100,14 +101,22 @@ def evaluate(
     if personal.is_personal:
         writers = np.unique(own.user)
         unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
-        strangers = choose_others(own.user, personal.users.numbers(), others, seed)
-        parts = [
-            costs(personal, posts, f"as other users, {number} of {others}", column)
-            for number, column in enumerate(strangers.T, 1)
-        ]
-        crossed = Costs(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+        crossed = cross_costs(personal, posts, others, seed)
     floor = (opened.manifest.floor or {}).get(split)
     return Evaluation(split, own, crossed, opened.users, unknown, floor)
+
+
+def cross_costs(model: Personal, posts: Split, others: int = OTHERS, seed: int = 0) -> Costs | None:
+    """What posts cost as if other users had written them, each once for every such user.
+
+    None where the model knows nobody else.
+    """
+    strangers = choose_others(np.asarray(posts.user, np.int64), model.users.numbers(), others, seed)
+    parts = [
+        costs(model, posts, f"as other users, {number} of {others}", column)
+        for number, column in enumerate(strangers.T, 1)
+    ]
+    return Costs(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 def choose_others(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 import firehose
 from firehose.data.corpus import Corpus
-from firehose.data.pictures.corpus import PictureCorpus, open_pictures
+from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
@@ -178,4 +178,4 @@ def open_any(path: str | Path, settings: Settings) -> AnyCorpus:
     """A corpus of posts, or of pictures where the settings speak of pictures."""
     if settings.pictures is None:
         return Corpus(path)
-    return open_pictures(Path(path), settings.pictures, settings.play.seed)
+    return PictureCorpus(path, settings.pictures, settings.play.seed)

@@ -9,7 +9,7 @@ import numpy as np
 
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
-from firehose.game.assembly import Game, make_game
+from firehose.game.assembly import Game, make_game, open_stream
 from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
 from firehose.game.log import Log
 from firehose.game.outcome import Outcome, PictureOutcome
@@ -35,7 +35,7 @@ class Playing:
         self.corpus = corpus
         self.settings = settings
         self.game = game
-        self.stream = corpus.stream(settings.play.posts, settings.play.hours)
+        self.stream = open_stream(corpus, settings)
         self.total = len(self.stream)
         self.log: Log | None = None
 
@@ -104,7 +104,7 @@ class PlayingPictures(Playing):
         self, folder: Path, card: RunCard, corpus: PictureCorpus, settings: Settings, game: Game
     ) -> None:
         super().__init__(folder, card, corpus, settings, game)
-        self.tasks = corpus.test
+        self.tasks = corpus.tasks.test
         ends = np.cumsum(corpus.task_sizes)
         self.ends = ends.tolist()
         self.looks = np.union1d(np.linspace(0, ends[-1], POINTS + 1).astype(int), ends)

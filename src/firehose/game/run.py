@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.folder import (
     AnyCorpus,
@@ -117,7 +118,10 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     opened = open_corpus_of(folder, card, settings, corpus)
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
-    make = lambda: make_work(folder, card, opened, settings)  # noqa: E731
+
+    def make() -> Any:
+        return make_work(folder, card, opened, settings)
+
     return _carry_out(folder, card, make(), make)
 
 
@@ -134,6 +138,7 @@ def make_work(
 
     if card.kind == "play":
         return make_playing(folder, card, corpus, settings, start)
+    assert isinstance(corpus, Corpus)
     return Fit.make(folder, card, corpus, settings, start)
 
 

@@ -100,18 +100,18 @@ class Costs(NamedTuple):
 def costs(
     model: Personal,
     posts: Split,
-    doing: str = "scoring",
+    doing: str | None = "scoring",
     writers: NDArray[np.int64] | None = None,
     places: NDArray[np.int64] | None = None,
 ) -> Costs:
     """Let the model pay for every post of a split, or for those at some places.
 
-    ``writers`` may stand in for who wrote them.
+    ``writers`` may stand in for who wrote them. Progress is shown where it says what is ``doing``.
     """
     chosen = np.arange(len(posts)) if places is None else places
     starts = range(0, len(chosen), AT_ONCE)
     nats = []
-    for start in track(starts, len(starts), doing):
+    for start in track(starts, len(starts), doing) if doing else starts:
         batch = posts.batch(chosen[start : start + AT_ONCE])
         if writers is not None:
             user = writers[start : start + AT_ONCE].astype(np.int32)
@@ -151,8 +151,8 @@ def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.flo
 def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
     """Write what held-out posts, and a sample of those it has seen, cost a run's final model."""
     for split in ("validation", "test"):
-        _write(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
-    _write(folder / "past.f32", score_past(model, corpus.splits["train"], seen(folder)))
+        write_costs(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
+    write_costs(folder / "past.f32", score_past(model, corpus.splits["train"], seen(folder)))
 
 
 def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
@@ -172,5 +172,6 @@ def seen(folder: Path) -> int:
     return (folder / "paid.f32").stat().st_size // 4
 
 
-def _write(path: Path, paid: Costs) -> None:
+def write_costs(path: Path, paid: Costs) -> None:
+    """Write what posts cost into a file of a run."""
     write_whole(path, paid.nats.astype("<f4").tobytes())

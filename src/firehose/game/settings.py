@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from firehose.config import Section, merge, overrides, read_recipe
 from firehose.data.pictures.corpus import PicturePlan
-from firehose.methods.buffers import BufferChoice
+from firehose.methods.buffers import BUFFERS, BufferChoice
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 from firehose.models.device import Compute
@@ -41,10 +41,10 @@ class Playing(Section):
     table with the settings of that kind.
     """
 
-    learner: LearnerChoice = Field(default="mixed-replay")
-    optimizer: OptimizerChoice = Field(default="congrad")
-    rule: RuleChoice = Field(default="adam")
-    memory: BufferChoice = Field(default={"per_user": 5})
+    learner: LearnerChoice = Field(default_factory=lambda: LEARNERS.settings("mixed-replay"))
+    optimizer: OptimizerChoice = Field(default_factory=lambda: OPTIMIZERS.settings("congrad"))
+    rule: RuleChoice = Field(default_factory=lambda: RULES.settings("adam"))
+    memory: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 5}))
     steps: int = Field(default=5, ge=1)  # of a round, at most: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
     hours: float | None = Field(default=None, gt=0)  # instead: a round is what comes in that time
@@ -73,9 +73,9 @@ class Settings(Section):
 
         ``rate = { online-gd = 0.001, congrad = 0.002 }``
         """
-        play = values.get("play") if isinstance(values, Mapping) else None
-        rule = play.get("rule") if isinstance(play, Mapping) else None
-        rates = rule.get("rate") if isinstance(rule, Mapping) else None
+        play = _table(_table(values).get("play"))
+        rule = _table(play.get("rule"))
+        rates = rule.get("rate")
         if not isinstance(rates, Mapping):
             return values
         names = [_kind(play.get("optimizer", "congrad"))]

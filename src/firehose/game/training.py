@@ -182,7 +182,9 @@ class Fit:
         for split in ("validation", "test"):
             paid = costs(self.model, self.corpus.splits[split], f"{split} posts")
             write_costs(self.folder / f"{split}.f32", paid)
-        if self.model.is_personal and (crossed := cross_costs(self.model, self.corpus)):
+        if self.model.is_personal and (
+            crossed := cross_costs(self.model, self.corpus.splits["test"])
+        ):
             write_costs(self.folder / "crossed.f32", crossed)
         outcome = TrainingOutcome(self.history, self.steps_per_epoch)
         text = json.dumps(outcome.public(), indent=1)

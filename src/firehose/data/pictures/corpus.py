@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import field_validator
 
@@ -12,7 +11,7 @@ from firehose.config import Section, refuse_unknown
 from firehose.data.pictures.cifar import read_cifar
 from firehose.data.pictures.files import CLASSES, SUMS, DataSet, find_contents
 from firehose.data.pictures.mnist import read_mnist
-from firehose.data.pictures.tasks import BENCHMARKS, Order, PictureStream, make_tasks
+from firehose.data.pictures.tasks import BENCHMARKS, Order, PictureStream, Tasks, make_tasks
 
 
 class PicturePlan(Section):
@@ -29,26 +28,37 @@ class PicturePlan(Section):
 
 
 class PictureCorpus:
-    """The tasks of a benchmark, drawn from a data set with a seed; see :func:`open_pictures`."""
+    """The tasks of a benchmark, drawn from a data set with a seed; read when first needed.
 
-    def __init__(self, path: Path, plan: PicturePlan, seed: int, data: DataSet) -> None:
-        benchmark = BENCHMARKS[plan.benchmark]
-        tasks = make_tasks(benchmark, data, seed, plan.order)
-        self.path = path
+    The seed decides which pictures are seen, and in what order.
+    """
+
+    def __init__(
+        self, path: str | Path, plan: PicturePlan, seed: int = 0, data: DataSet | None = None
+    ) -> None:
+        self.path = Path(path)
         self.plan = plan
         self.seed = seed
         self.name = plan.benchmark
-        self.title = benchmark.title
+        self.title = BENCHMARKS[plan.benchmark].title
         self.classes = CLASSES
-        self.pixels = tasks.pixels  # of a picture
-        self.task_sizes = tuple(map(len, tasks.train))  # training pictures of each task
-        self.test = tasks.test  # test pictures of each task
-        self.train_pixels = tasks.train_pixels  # of all training pictures, to standardize with
-        self._train = tasks.train
+        self._data = data
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The pictures of each task; raises an error where a file is missing or not as published."""
+        benchmark = BENCHMARKS[self.name]
+        data = self._data or read_data_set(benchmark.data, self.path)
+        return make_tasks(benchmark, data, self.seed, self.plan.order)
+
+    @property
+    def task_sizes(self) -> tuple[int, ...]:
+        """The number of training pictures of each task."""
+        return tuple(map(len, self.tasks.train))
 
     def stream(self, size: int) -> PictureStream:
         """The training pictures, task after task, in batches of ``size`` that do not mix tasks."""
-        return PictureStream(self._train, size)
+        return PictureStream(self.tasks.train, size)
 
     def seal(self) -> str:
         """A checksum over the published files, the benchmark and the plan.
@@ -58,19 +68,6 @@ class PictureCorpus:
         benchmark = BENCHMARKS[self.name]
         body = [SUMS[benchmark.data], benchmark._asdict(), self.plan.public()]
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def open_pictures(
-    path: str | Path, plan: PicturePlan | Mapping[str, Any], seed: int = 0
-) -> PictureCorpus:
-    """Read the data set that a benchmark needs from the folder ``path``, and make its tasks.
-
-    The seed decides which pictures are seen, and in what order. Raises an error where a file is
-    missing or is not the published one.
-    """
-    plan = plan if isinstance(plan, PicturePlan) else PicturePlan.of(plan)
-    data = read_data_set(BENCHMARKS[plan.benchmark].data, Path(path))
-    return PictureCorpus(Path(path), plan, seed, data)
 
 
 def read_data_set(name: str, folder: Path) -> DataSet:
