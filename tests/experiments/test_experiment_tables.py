@@ -16,3 +16,14 @@ def test_seeds_are_averaged_as_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = TablePlan.of({"rows": ["play.steps"], "published": {"1": 39.0}})
     deviation = np.std([20, 80], ddof=1)
     assert table(plan, [runs]).rows == [["K = 1", Beside(f"40.0 ± {deviation:.1f}", "39.0")]]
+
+
+def test_what_was_trained_offline_has_every_measure_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = group(monkeypatch, paid(np.log([20.0]), [1]), kind="play", a="1", b="x")
+    oracle = group(monkeypatch, paid(np.log([10.0]), [1]), kind="offline")
+    plan = {"rows": ["a"], "measures": ["test", "balanced"], "published": {"offline": 9.0}}
+    made = table(TablePlan.of(plan), [game, oracle])
+    assert made.columns == ["", "test", "test, users alike"]
+    assert made.rows[1] == ["offline oracle", Beside("10.0", "9.0"), Beside("10.0", "9.0")]
+    wide = table(TablePlan.of(plan | {"columns": ["b"]}), [game, oracle])
+    assert wide.rows[1] == made.rows[1]

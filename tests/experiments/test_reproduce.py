@@ -22,10 +22,12 @@ from firehose.experiments.calibrate import Pace, measure
 from firehose.experiments.execute import Slot, Working, execute
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import compute, totals
+from firehose.experiments.recipe import Shown
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
 from firehose.game.evaluate import evaluate
 from firehose.game.outcome import Outcome, averaged
 from firehose.game.settings import Settings
+from firehose.game.totals import Measured
 from firehose.models.store import load
 from firehose.report.tables import Beside
 from firehose.storage.checkpoints import Checkpoints
@@ -120,7 +122,13 @@ def test_each_run_is_a_file_with_all_there_is_to_know(done: Schedule) -> None:
 def test_ledgers_agree_with_results(done: Schedule) -> None:
     job = next(job for job in done.jobs if job.kind == "play")
     outcome = Outcome.read(job.folder)
-    for name, expected in (("test", outcome.test), ("online", outcome.online)):
+    measures: dict[Shown, Measured] = {
+        "test": outcome.test,
+        "balanced": outcome.test_balanced,
+        "per-token": outcome.test_per_token,
+        "online": outcome.online,
+    }
+    for name, expected in measures.items():
         found = totals(job, name)
         assert found is not None and found.value() == pytest.approx(expected.value)
     assert compute(job)["gradient steps"] == outcome.compute["gradient steps"]
@@ -129,6 +137,14 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
     scored = evaluate(load(oracle.model, oracle.corpus), oracle.corpus)
     assert found is not None and scored.crossed is not None
     assert found.value() == pytest.approx(scored.crossed.per_word())
+    own: dict[Shown, float] = {
+        "test": scored.own.per_word(),
+        "balanced": scored.own.balanced(),
+        "per-token": scored.own.per_token(),
+    }
+    for name, value in own.items():
+        found = totals(oracle, name)
+        assert found is not None and found.value() == pytest.approx(value)
 
 
 def test_seeds_are_averaged_as_losses(done: Schedule) -> None:

@@ -37,28 +37,32 @@ class Comparison(NamedTuple):
     runs: list[Played]
     oracle: float | None = None  # test perplexity of a model that was trained offline
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Learner and optimizer of each run."""
+        return [(run.learner, run.optimizer) for run in self.runs]
+
     def table(self) -> Table:
         """What each run came to."""
-        rows = [
-            [
-                run.name,
-                f"{run.outcome.online.value:.1f}",
-                f"{run.outcome.test.value:.1f}",
-                f"{run.outcome.test.low:.1f} – {run.outcome.test.high:.1f}",
-                f"{run.outcome.compute['gradient steps']:,.0f}",
-                f"{_seconds(run.outcome):,.0f}",
-            ]
-            for run in self.runs
-        ]
+        rows = []
+        for run in self.runs:
+            came = run.outcome
+            numbers = (came.online, came.test, came.test_balanced, came.test_per_token)
+            online, test, balanced, per_token = (f"{number.value:.1f}" for number in numbers)
+            interval = f"{came.test.low:.1f} – {came.test.high:.1f}"
+            spent = f"{came.compute['gradient steps']:,.0f}", f"{_seconds(came):,.0f}"
+            rows.append([run.name, online, test, interval, balanced, per_token, *spent])
         for name, row in (
             ("personalized", "best possible, knowing the user"),
             ("agnostic", "best possible, not knowing the user"),
         ):
             if self.floors:
-                online, test = (getattr(self.floors[split], name) for split in ("train", "test"))
-                rows.append([row, f"{online:.1f}", f"{test:.1f}", "", "", ""])
-        heads = ["", "online", "test", "95 % of samples", "steps", "seconds"]
-        return Table(heads, rows)
+                online, test = (
+                    f"{getattr(self.floors[split], name):.1f}" for split in ("train", "test")
+                )
+                rows.append([row, online, test, "", "", "", "", ""])
+        heads = ["", "online", "test", "95 % of samples", "users alike", "per token"]
+        return Table([*heads, "steps", "seconds"], rows)
 
 
 def compare(runs: Sequence[str | Path]) -> Comparison:
@@ -95,12 +99,13 @@ def write(found: Comparison, out: Path, command: str) -> list[Path]:
         Heading("What each run came to"),
         Paragraph(
             "Word perplexity. Online: what every batch cost when it came, before anything was "
-            "learned from it. Test: held-out posts, under the final model."
+            "learned from it. Test: held-out posts, under the final model; also with every user "
+            "counted alike, however much they write, and per token instead of per word."
         ),
         found.table(),
         Heading("Through time, and back"),
     ]
-    blocks += [FIGURES[name].block(figure) for name, figure in drawn.items()]
+    blocks += [FIGURES[name].block(figure, found) for name, figure in drawn.items()]
     blocks += [Heading("Slices"), *_slices(found)]
     if len(found.runs) == 1:
         blocks += [Heading("In full"), *found.runs[0].outcome.tables()]

@@ -1,7 +1,7 @@
 """The figures of games: online fit, retention, steps kept, cold start, quality by compute."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,17 +10,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from firehose.experiments.looks import looks, pair_looks, says_dashed
 from firehose.experiments.naming import name_of
 from firehose.report.figures import (
-    AMBER,
-    BLUE,
-    DASHED,
-    GREEN,
     INK,
+    LINE,
     MUTED,
-    PURPLE,
     RAMP,
-    VERMILION,
     above,
     blank,
     note,
@@ -33,60 +29,42 @@ from firehose.report.words import compact
 if TYPE_CHECKING:
     from firehose.experiments.compare import Comparison
 
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, AMBER, INK)
-KNOWN = ("mixed-replay", "online-only", "replay-only", "a-gem")  # always in the same colour
 NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
-
-
-Look = tuple[str, object]  # colour, and line
-
-
-def looks(found: "Comparison") -> list[Look]:
-    """How each run is drawn: as its learner and optimizer, if these tell all runs apart."""
-    pairs = [(run.learner, run.optimizer) for run in found.runs]
-    if len(set(pairs)) < len(pairs):
-        return [(COLOURS[n % len(COLOURS)], "-") for n in range(len(pairs))]
-    look = pair_looks(found)
-    return [look[pair] for pair in pairs]
-
-
-def pair_looks(found: "Comparison") -> dict[tuple[str, str], Look]:
-    """The colour is the learner's; Online GD is dashed."""
-    pairs = dict.fromkeys((run.learner, run.optimizer) for run in found.runs)
-    others = sorted({learner for learner, _ in pairs} - set(KNOWN))
-    colour = dict(zip([*KNOWN, *others], COLOURS * 9, strict=False))
-    return {pair: (colour[pair[0]], DASHED if pair[1] == "online-gd" else "-") for pair in pairs}
 
 
 @styled
 def online_fit(found: "Comparison") -> Figure:
-    """What the next batch cost, as the stream went on."""
-    figure, axes = _run_axes(found)
-    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+    """What the next batch cost, as the stream went on: on average so far, and at the time."""
+    figure, panels = _run_panels(found, ["on average so far", "at the time"])
+    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
         curve = run.outcome.curve
-        smooth = _smooth(np.log(curve.windowed))
-        axes.plot(curve.posts, np.exp(smooth), color=colour, linestyle=line)
-    for name, value, side in _floors(found):
-        axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-        where = ((1, value), ("axes fraction", "data"))
-        note(axes, name, where, (0, 2.5 * side), ha="right", va="bottom" if side > 0 else "top")
-        axes.margins(y=0.1)  # room for the words below the last line
-    _perplexity(axes)
-    axes.set_xlabel("posts seen")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+        window = np.exp(_smooth(np.log(curve.windowed)))
+        for axes, values in zip(panels, (curve.running, window), strict=True):
+            axes.plot(curve.posts, values, color=colour, linestyle=line)
+    for axes in panels:
+        for name, value, side in _floors(found):
+            axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+            where = ((1, value), ("axes fraction", "data"))
+            note(axes, name, where, (0, 2.5 * side), ha="right", va="bottom" if side > 0 else "top")
+            axes.margins(y=0.1)  # room for the words below the last line
+        _perplexity(axes)
+    panels[-1].set_xlabel("posts seen")
+    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     return figure
 
 
 @styled
 def retention(found: "Comparison") -> Figure:
-    """What the final model pays for the past."""
-    figure, axes = _run_axes(found)
-    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+    """What the final model pays for the past: for posts of each age, and for all up to an age."""
+    figure, panels = _run_panels(found, ["on posts of that time", "on all posts since then"])
+    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
         past = run.outcome.retention
-        axes.plot(past.days / 365.25, past.bucket, color=colour, linestyle=line)
-    _perplexity(axes)
-    axes.invert_xaxis()
-    axes.set_xlabel("years before the end of the stream")
+        for axes, values in zip(panels, (past.bucket, past.back_to), strict=True):
+            axes.plot(past.days / 365.25, values, color=colour, linestyle=line)
+    for axes in panels:
+        _perplexity(axes)
+    panels[-1].invert_xaxis()
+    panels[-1].set_xlabel("years before the end of the stream")
     return figure
 
 
@@ -94,7 +72,7 @@ def retention(found: "Comparison") -> Figure:
 def cold_start(found: "Comparison") -> Figure:
     """How fast a new user becomes known."""
     figure, axes = _run_axes(found)
-    for run, (colour, line) in zip(found.runs, looks(found), strict=True):
+    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
         parts = {int(n): part for n, part in run.outcome.cold_start.items() if n.isdigit()}
         values = [part.value for part in parts.values()]
         axes.plot(list(parts), values, color=colour, linestyle=line, marker="o", markersize=2.5)
@@ -110,7 +88,8 @@ def steps_kept(found: "Comparison") -> Figure:
     figure = blank(0.7 + 0.3 * max(len(found.runs), 2))
     axes = figure.add_subplot()
     most = max(len(run.outcome.kept) for run in found.runs)
-    colours = [RAMP[round(n * (len(RAMP) - 1) / max(most - 1, 1))] for n in range(most)]
+    places = np.linspace(0, len(RAMP) - 1, max(most - 1, 1)).round().astype(int)
+    colours = [LINE, *(RAMP[place] for place in places)]  # no step is grey
     for row, run in enumerate(found.runs):
         shares = np.array(run.outcome.kept, float) / sum(run.outcome.kept)
         for kept, (share, left) in enumerate(zip(shares, np.cumsum(shares) - shares, strict=True)):
@@ -121,7 +100,7 @@ def steps_kept(found: "Comparison") -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     axes.set_xlabel("share of the rounds")
     axes.tick_params(axis="y", length=0, labelcolor=INK)
-    handles = [Line2D([], [], linestyle="", marker="s", color=colour) for colour in colours]
+    handles = [Line2D([], [], linestyle="", marker="s", color=colour) for colour in colours[:most]]
     names = [str(n) for n in range(most - 1)] + [f"{most - 1} steps kept"]
     above(axes, names, handles, MUTED)
     return figure
@@ -130,15 +109,15 @@ def steps_kept(found: "Comparison") -> Figure:
 @styled
 def compute(found: "Comparison") -> Figure:
     """Quality against what it cost: a method that wins by computing more is seen to do so."""
-    look = pair_looks(found)
-    handles = [_handle(*each, marker="o") for each in look.values()]
-    figure, axes = _axes([f"{name_of(a)} × {name_of(b)}" for a, b in look], handles)
-    for pair, (colour, line) in look.items():
+    drawn = pair_looks(found.pairs)
+    names = [f"{name_of(a)} × {name_of(b)}" for a, b in drawn]
+    figure, (axes,) = _panels(names, [look.handle("o") for look in drawn.values()], [""])
+    style: dict[str, Any] = {"linewidth": 0.8, "marker": "o", "markersize": 4.5}
+    for pair, look in drawn.items():
         runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
         steps = [run.outcome.compute["gradient steps"] for run in runs]
         values = [run.outcome.test.value for run in runs]
-        fill = "full" if line == "-" else "none"
-        axes.plot(steps, values, "o-", color=colour, fillstyle=fill, linewidth=0.8, markersize=4.5)
+        axes.plot(steps, values, color=look.colour, fillstyle=look.fill, **style)
     if found.oracle is not None:
         axes.axhline(found.oracle, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         where = ((1, found.oracle), ("axes fraction", "data"))
@@ -151,23 +130,31 @@ def compute(found: "Comparison") -> Figure:
     return figure
 
 
-def _handle(colour: str, line: object, marker: str = "") -> Line2D:
-    fill = "full" if line == "-" else "none"
-    line = "" if marker else line
-    return Line2D([], [], color=colour, linestyle=line, marker=marker, fillstyle=fill)  # type: ignore[arg-type]
-
-
 def _run_axes(found: "Comparison") -> tuple[Figure, Axes]:
     """Axes with a legend of all runs."""
-    return _axes([run.name for run in found.runs], [_handle(*look) for look in looks(found)])
-
-
-def _axes(names: list[str], handles: list[Line2D]) -> tuple[Figure, Axes]:
-    figure = blank(2.7 + 0.16 * -(-len(names) // 2))
-    axes = figure.add_subplot()
-    above(axes, names, handles, INK, columns=2, length=1.8)
-    axes.grid(axis="y")
+    figure, (axes,) = _run_panels(found, [""])
     return figure, axes
+
+
+def _run_panels(found: "Comparison", titles: list[str]) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, with a legend of all runs above the first."""
+    names = [run.name for run in found.runs]
+    handles = [look.handle() for look in looks(found.pairs)]
+    return _panels(names, handles, titles)
+
+
+def _panels(
+    names: list[str], handles: list[Line2D], titles: list[str]
+) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, each with its title, and a legend above the first."""
+    has_titles = any(titles)
+    figure = blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
+    panels = list(figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0])
+    above(panels[0], names, handles, INK, columns=2, length=1.8, lift=14 * has_titles)
+    for axes, title in zip(panels, titles, strict=True):
+        axes.grid(axis="y")
+        note(axes, title, ((0, 1), "axes fraction"), (0, 4), ha="left", color=INK, fontsize=8.5)
+    return figure, panels
 
 
 def _perplexity(axes: Axes) -> None:
@@ -211,42 +198,80 @@ class Kind(NamedTuple):
 
     draw: Callable[["Comparison"], Figure]
     description: str  # for those who cannot see it
-    caption: str
+    caption: Callable[["Comparison"], str]  # speaks only of what is drawn
 
-    def block(self, figure: Figure) -> Picture:
+    def block(self, figure: Figure, found: "Comparison") -> Picture:
         """A drawn figure for a page."""
-        return Picture(render(figure, "svg").decode(), self.caption, self.description)
+        return Picture(render(figure, "svg").decode(), self.caption(found), self.description)
+
+
+def _online_fit_caption(found: "Comparison") -> str:
+    return (
+        "Online fit: what the next batch cost before it was learned from. Above, on average from "
+        "the first round on; below, over a few hundredths of the stream."
+        + says_dashed(looks(found.pairs))
+    )
+
+
+def _retention_caption(found: "Comparison") -> str:
+    return (
+        "Retention: what the final model pays for posts it has seen, against how long ago they "
+        "came; the newest are on the right. Above, for a sample of each stretch of time; below, "
+        "for all posts since then, by the same samples." + says_dashed(looks(found.pairs))
+    )
+
+
+def _cold_start_caption(found: "Comparison") -> str:
+    about = "Cold start: what the first posts of a user cost when they came, over all users."
+    return about + says_dashed(looks(found.pairs))
+
+
+def _steps_kept_caption(found: "Comparison") -> str:
+    drawn = {run.optimizer for run in found.runs}
+    parts = {
+        "online-gd": " Online GD keeps all it takes.",
+        "congrad": " ConGraD goes back to what was best on posts that were held back.",
+    }
+    return "Steps kept." + "".join(text for name, text in parts.items() if name in drawn)
+
+
+def _compute_caption(found: "Comparison") -> str:
+    drawn = {name for run in found.runs for name in (run.learner, run.optimizer)}
+    parts = {
+        "a-gem": " A-GEM's two gradients of a step are of half the posts each.",
+        "congrad": " Steps that ConGraD took back count, too; what it spends on scoring "
+        "candidates is not counted.",
+    }
+    told = "".join(text for name, text in parts.items() if name in drawn)
+    return (
+        "Quality against compute." + told + says_dashed(pair_looks(found.pairs).values(), "Hollow")
+    )
 
 
 FIGURES = {
     "online-fit": Kind(
         online_fit,
-        "Perplexity of the next batch against the posts seen so far, a curve for each run",
-        "Online fit: what the next batch cost before it was learned from, averaged over a few "
-        "hundredths of the stream. Solid: ConGraD, dashed: Online GD.",
+        "Perplexity of the next batch against the posts seen so far, a curve for each run: "
+        "the average so far, and the average over a window",
+        _online_fit_caption,
     ),
     "retention": Kind(
         retention,
-        "Perplexity of the final model on posts of the past, against their age",
-        "Retention: what the final model pays for a sample of the posts it has seen, against how "
-        "long ago they came; the newest are on the right.",
+        "Perplexity of the final model on posts of the past, against their age: by stretch of "
+        "time, and over all posts since then",
+        _retention_caption,
     ),
     "cold-start": Kind(
-        cold_start,
-        "Perplexity on the first, second, … post of each user",
-        "Cold start: what the first posts of a user cost when they came, over all users.",
+        cold_start, "Perplexity on the first, second, … post of each user", _cold_start_caption
     ),
     "steps-kept": Kind(
         steps_kept,
         "Shares of the rounds by the number of steps that were kept",
-        "Steps kept. Online GD keeps all it takes; ConGraD goes back to what was best on posts "
-        "that were held back.",
+        _steps_kept_caption,
     ),
     "compute": Kind(
         compute,
         "Test perplexity of each run against the number of its gradient steps",
-        "Quality against compute: steps that were taken back count, too. A-GEM's two gradients "
-        "of a step are of half the posts each; what ConGraD spends on scoring candidates is not "
-        "counted. Full: ConGraD, hollow: Online GD.",
+        _compute_caption,
     ),
 }

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
 from firehose.game.outcome import Outcome
-from firehose.game.scoring import Costs, read_costs
+from firehose.game.scoring import Costs, Per, read_costs
 from firehose.game.settings import Training
 from firehose.game.totals import Measured, Totals, samples
 from firehose.models.store import read_card
@@ -66,6 +66,9 @@ def totals(job: Job, measure: Shown) -> Totals | None:
         case "old" | "recent" | "forgetting":
             old, recent = (half.totals(users=users) for half in _halves(job))
             return {"old": old, "recent": recent, "forgetting": old.less(recent)}[measure]
+        case "balanced" | "per-token":
+            per: Per = "user" if measure == "balanced" else "token"
+            return read_costs(job.folder, job.corpus, "test").totals(per, users)
         case _:
             return read_costs(job.folder, job.corpus, measure).totals(users=users)
 
@@ -78,19 +81,26 @@ def _halves(job: Job) -> tuple[Costs, Costs]:
 
 
 def _offline(job: Job, measure: Shown) -> Totals | None:
-    if measure not in ("test", "crossed"):
-        return None
+    """From the columns of ``users.parquet``."""
     table = pq.read_table(job.folder / "users.parquet")
-    column = {"test": "word_perplexity", "crossed": "cross_word_perplexity"}[measure]
-    if column not in table.column_names:
-        return None
+    columns = {name: np.asarray(table[name]) for name in table.column_names if name != "user"}
+    words = columns["words"]
+    match measure:
+        case "test":
+            nats, count = columns["nats"], words
+        case "balanced":
+            nats, count = columns["nats"] / words, np.ones(len(words))
+        case "per-token":
+            nats, count = columns["nats"], columns["tokens"]
+        case "crossed" if "cross_word_perplexity" in columns:
+            nats, count = np.log(columns["cross_word_perplexity"]) * words, words
+        case _:
+            return None
     place = {name: number for number, name in enumerate(job.corpus.users)}
     user = [place[name] for name in table["user"].to_pylist()]
-    words = table["words"].to_numpy()
-    nats = np.log(table[column].to_numpy()) * words
-    amount, count = np.zeros((2, 1, job.corpus.manifest.users))
-    amount[0, user], count[0, user] = nats, words
-    return Totals(amount, count)
+    amounts, counts = np.zeros((2, 1, job.corpus.manifest.users))
+    amounts[0, user], counts[0, user] = nats, count
+    return Totals(amounts, counts)
 
 
 def difference(

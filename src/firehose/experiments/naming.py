@@ -28,6 +28,8 @@ PATTERNS = {
 }
 MEASURES = {
     "test": "test",
+    "balanced": "test, users alike",
+    "per-token": "test, per token",
     "online": "online",
     "validation": "validation",
     "past": "past",

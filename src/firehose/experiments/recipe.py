@@ -33,7 +33,10 @@ from firehose.errors import FirehoseError
 HOME = RECIPES / "experiments"
 
 Kind = Literal["play", "offline"]
-Shown = Literal["test", "online", "validation", "past", "old", "recent", "forgetting", "crossed"]
+Shown = Literal[
+    "test", "balanced", "per-token", "online", "validation",
+    "past", "old", "recent", "forgetting", "crossed",
+]  # fmt: skip
 Drawn = Literal["online-fit", "retention", "cold-start", "steps-kept", "compute"]
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from firehose.data.corpus import Corpus
 from firehose.experiments.claims import Checked, check
@@ -25,10 +25,6 @@ from firehose.report.tables import Table
 from firehose.report.tables import save as save_table
 from firehose.report.words import many, signed
 from firehose.storage.files import write_whole
-
-MEASURED: tuple[Shown, ...] = (
-    "online", "validation", "test", "past", "old", "recent", "forgetting", "crossed",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def write(
         comparison = part.comparison(corpus)
         for plan in part.experiment.figures if comparison.runs else ():
             figure = FIGURES[plan.draw].draw(comparison)
-            blocks.append(FIGURES[plan.draw].block(figure))
+            blocks.append(FIGURES[plan.draw].block(figure, comparison))
             save(figure, out / "figures" / f"{part.name}-{plan.draw}")
         blocks += [_details(claim) for claim in claims]
     done = list({job.key: job for part in parts for job in part.jobs if job.is_done}.values())
@@ -181,7 +177,7 @@ def describe(job: Job) -> dict[str, Any]:
     else:
         result = {"history": read_card(job.model).origin["history"]}
     own = Group(job.facts, (job,))
-    values = {measure: own.value(measure) for measure in MEASURED}
+    values = {measure: own.value(measure) for measure in get_args(Shown)}
     return {
         "name": job.name,
         "kind": job.kind,

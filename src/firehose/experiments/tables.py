@@ -26,14 +26,15 @@ def table(plan: TablePlan, found: Sequence[Group]) -> Table:
     body: list[list[Cell]] = []
     for row, name in rows.items():
         line: list[Cell] = [name or label({"kind": "offline"}, ())]
-        for number, (column, measure) in enumerate(spread):
+        for column, measure in spread:
+            if not row and column != spread[0][0]:  # one value for all columns is in the first
+                line.append("–")
+                continue
             here = [g for g in found if place(g.facts, plan.rows) == row]
             here = [g for g in here if place(g.facts, plan.columns) in (column, ())]
-            if not row and number:  # one value for all columns stands in the first
-                here = []
             value = here[0].value(measure) if here else None
-            published = _published(plan, row or ("offline",), column if row else (), measure)
-            line.append(_cell(value, published if row or not number else None))
+            at = (*row, *column) if row else ("offline",)
+            line.append(_cell(value, _published(plan, (*at, measure))))
         body.append(line)
     return Table(["", *heads], body, plan.title)
 
@@ -45,11 +46,10 @@ def _lines(settings: Sequence[str], found: Sequence[Group]) -> dict[tuple[str, .
     return dict(sorted(names.items(), key=lambda line: not line[0]))
 
 
-def _published(
-    plan: TablePlan, row: tuple[str, ...], column: tuple[str, ...], measure: str
-) -> float | None:
+def _published(plan: TablePlan, path: Sequence[str]) -> float | None:
+    """The number at the end of a path of row, column and measure; a short one is for all below."""
     found: Any = plan.published
-    for part in (*row, *column, measure):
+    for part in path:
         if isinstance(found, dict):
             found = found.get(part)
     return None if isinstance(found, dict) else found

@@ -30,7 +30,7 @@ from firehose.game.totals import Measured
 from firehose.report.tables import Table
 from firehose.storage.files import write_whole
 
-NUMBERS = ("online", "validation", "test")
+NUMBERS = ("online", "validation", "test", "test_balanced", "test_per_token")
 SLICES = ("cold_start", "after_silence", "by_activity")
 
 
@@ -41,8 +41,8 @@ class Outcome:
     online: Measured  # over the whole stream
     validation: Measured  # of the final model, on held-out posts that settings are chosen by
     test: Measured  # of the final model, on other held-out posts
-    test_balanced: float  # every user counted alike
-    test_per_token: float
+    test_balanced: Measured  # the same, with every user counted alike
+    test_per_token: Measured
     curve: Curve
     retention: Retention
     cold_start: Slices
@@ -64,13 +64,13 @@ class Outcome:
             online=measured(paid, generator),
             validation=measured(validation, generator),
             test=measured(test, generator),
-            test_balanced=test.balanced(),
-            test_per_token=test.per_token(),
             curve=online_fit(paid),
             retention=retention(past, int(paid.time[0]), int(paid.time[-1])),
             cold_start=cold_start(paid, generator),
             after_silence=after_silence(paid, generator),
             by_activity=by_activity(paid, generator),
+            test_balanced=test.totals("user").measured(generator, len(test.nats)),
+            test_per_token=test.totals("token").measured(generator, len(test.nats)),
             kept=np.bincount([line["kept"] for line in rounds]).tolist(),
             compute=_compute(rounds),
         )
@@ -99,9 +99,15 @@ class Outcome:
         steps = [[str(kept), f"{count:,}"] for kept, count in enumerate(self.kept)]
         spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
         heads = ["", "perplexity", "95 % of samples of users"]
-        main = {"stream": self.online, "validation": self.validation, "test": self.test}
+        main = {
+            "stream": self.online,
+            "validation": self.validation,
+            "test": self.test,
+            "test, every user counted alike": self.test_balanced,
+            "test, per token": self.test_per_token,
+        }
         return [
-            Table(heads, _rows(main), "Word perplexity"),
+            Table(heads, _rows(main), "Perplexity, per word if not said otherwise"),
             Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             Table(["steps kept", "rounds"], steps, "Steps"),
@@ -139,8 +145,6 @@ def averaged(outcomes: Sequence[Outcome]) -> Outcome:
     return replace(
         first,
         **means,
-        test_balanced=float(_mean([outcome.test_balanced for outcome in outcomes])),
-        test_per_token=float(_mean([outcome.test_per_token for outcome in outcomes])),
         curve=Curve(
             first.curve.posts,
             _mean([curve.running for curve in curves]),

@@ -181,13 +181,21 @@ def above(
     colour: str,
     columns: int | None = None,
     length: float = 0.9,
+    lift: float = 0,
 ) -> None:
-    """A legend without a box above the axes, in one line or so many columns."""
+    """A legend without a box above the axes, in one line or so many columns.
+
+    ``lift`` leaves room below it for a title, in points.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    scale = axes.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
     axes.legend(
         handles,
         names,
         loc="lower left",
         bbox_to_anchor=(0, 1),
+        bbox_transform=axes.transAxes + ScaledTranslation(0, lift / 72, scale),
         borderaxespad=0.3,
         borderpad=0,
         ncols=columns or len(names),
