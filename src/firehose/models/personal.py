@@ -113,7 +113,7 @@ class Personal(nn.Module):
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
         with self.device.learning():
-            hidden, _ = shared(inputs, grid, self._adapter(taken, grid))
+            hidden = shared(inputs, grid, self._adapter(taken, grid))
         weights = (1 / (lengths * len(lengths)))[grid.post]
         parts = (hidden, shared.embedding, shared.output_bias)
         hidden, embedding, bias = (part.to(self.device.precision) for part in parts)
@@ -143,7 +143,7 @@ class Personal(nn.Module):
         """−log p of each target, ``[tokens]``."""
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
-            hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
+            hidden = self.shared(inputs, grid, self._adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
         return costs.double()
 
