@@ -98,6 +98,13 @@ def test_long_posts_are_trained_on_their_beginning_and_scored_whole() -> None:
     assert model.pay(long).nats[0] > model.pay(short).nats[0]
 
 
+def test_the_tokens_that_were_trained_on_are_counted_and_no_others() -> None:
+    posts = batch_of([[1, 4, 5, 6, 7, 2], [1, 2], [1, 4, 5, 6], [1, 3, 2]], [3, 0, 3, 1])
+    for max_tokens, counted in ((4, 3 + 1 + 3 + 2), (50, 5 + 1 + 3 + 2)):
+        model = awake(tiny("adapters", max_tokens=max_tokens))
+        assert model.gradient(posts).tokens == counted
+
+
 def test_paying_changes_nothing() -> None:
     model = awake(tiny("adapters")).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

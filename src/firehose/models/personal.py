@@ -122,7 +122,7 @@ class Personal(nn.Module):
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch)
-        tokens = len(batch.tokens) - len(batch)
+        tokens = int((np.minimum(batch.lengths, self.plan.max_tokens) - 1).sum())
         return Gradient.of_loss(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
