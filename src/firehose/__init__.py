@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from firehose.experiments.reproduce import reproduce as reproduce
     from firehose.game.assembly import make_game as make_game
     from firehose.game.evaluate import evaluate as evaluate
-    from firehose.game.run import play as play
+    from firehose.game.playing import play as play
     from firehose.game.run import resume as resume
     from firehose.game.settings import make_settings as make_settings
     from firehose.game.training import offline as offline
@@ -64,7 +64,7 @@ _HOMES = {
     "offline": "firehose.game.training",
     "pretrain": "firehose.game.training",
     "make_game": "firehose.game.assembly",
-    "play": "firehose.game.run",
+    "play": "firehose.game.playing",
     "resume": "firehose.game.run",
     "convert": "firehose.models.published",
     "Trained": "firehose.models.store",

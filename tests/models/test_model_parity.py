@@ -59,7 +59,7 @@ def test_log_probabilities_are_those_of_the_release(name: str) -> None:
     grid = Grid(lengths)
     with torch.no_grad():
         adapt = model._adapter(model.users.take(batch.user, learn=False), grid)
-        hidden, _ = model.shared(inputs, grid, adapt)
+        hidden = model.shared(inputs, grid, adapt)
         logits = hidden @ model.shared.embedding.T + model.shared.output_bias
     found = logits.log_softmax(1).numpy()
     np.testing.assert_allclose(found, numbers["log_probabilities"], rtol=0, atol=1e-4)

@@ -12,8 +12,7 @@ from firehose.models import softmax
 from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
-from firehose.models.transformer_xl import TransformerXL
-from small_models import PERSONAL, PIECES, TINY, awake, batch_of, tiny
+from small_models import PERSONAL, PIECES, awake, batch_of, tiny
 
 posts_strategy = st.lists(
     st.lists(st.integers(0, PIECES - 1), min_size=2, max_size=9), min_size=1, max_size=6
@@ -55,27 +54,10 @@ def test_a_word_is_predicted_from_the_words_before_it_only() -> None:
     post, other = [1, 5, 6, 7, 8], [1, 5, 6, 9, 2]
     inputs = [torch.tensor(tokens) for tokens in (post, other)]
     grid = Grid(torch.tensor([5]))
-    first, second = (model.eval().shared(tokens, grid)[0] for tokens in inputs)
+    adapt = model._adapter(model.users.take(np.array([3]), learn=False), grid)
+    first, second = (model.eval().shared(tokens, grid, adapt) for tokens in inputs)
     assert torch.allclose(first[:3], second[:3], atol=1e-6)
     assert not torch.allclose(first[3], second[3], atol=1e-2)
-
-
-@pytest.mark.parametrize("cuts", [[4, 4, 4], [1, 6, 5], [12]])
-def test_segments_with_memory_equal_one_long_segment(cuts: list[int]) -> None:
-    torch.manual_seed(3)
-    shape = TINY.model_copy(update={"memory": 12})
-    model = TransformerXL(shape, PIECES, Random()).eval()
-    torch.nn.init.normal_(model.biases)
-    tokens = torch.randint(0, PIECES, (2, 12))
-    whole, _ = model(tokens.flatten(), Grid(torch.tensor([12, 12]), groups=1))
-    parts, memory = [], None
-    for segment in tokens.split(cuts, 1):
-        width = segment.shape[1]
-        hidden, memory = model(
-            segment.flatten(), Grid(torch.tensor([width] * 2), groups=1), memory=memory
-        )
-        parts.append(hidden.view(2, width, -1))
-    assert torch.allclose(torch.cat(parts, 1), whole.view(2, 12, -1), atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", PERSONAL)
@@ -114,6 +96,13 @@ def test_long_posts_are_trained_on_their_beginning_and_scored_whole() -> None:
     long, short = batch_of([[1, 4, 5, 6, 7, 2]], [3]), batch_of([[1, 4, 5, 6]], [3])
     assert model.loss(long)[0].item() == pytest.approx(model.loss(short)[0].item(), rel=1e-6)
     assert model.pay(long).nats[0] > model.pay(short).nats[0]
+
+
+def test_the_tokens_that_were_trained_on_are_counted_and_no_others() -> None:
+    posts = batch_of([[1, 4, 5, 6, 7, 2], [1, 2], [1, 4, 5, 6], [1, 3, 2]], [3, 0, 3, 1])
+    for max_tokens, counted in ((4, 3 + 1 + 3 + 2), (50, 5 + 1 + 3 + 2)):
+        model = awake(tiny("adapters", max_tokens=max_tokens))
+        assert model.gradient(posts).tokens == counted
 
 
 def test_paying_changes_nothing() -> None:

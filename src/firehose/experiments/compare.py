@@ -8,9 +8,9 @@ from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.naming import name_of
+from firehose.game.folder import open_corpus_of, read_run, run_settings
 from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome
-from firehose.game.run import read_run
 from firehose.report.figures import save
 from firehose.report.page import Block, Heading, Paragraph, page
 from firehose.report.tables import Table
@@ -69,16 +69,21 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
     """Read runs that are over; they must have been played on the same corpus."""
     cards = [read_run(Path(run)) for run in runs]
     for run, card in zip(runs, cards, strict=True):
-        if card["corpus_seal"] != cards[0]["corpus_seal"]:
+        if card.corpus.seal != cards[0].corpus.seal:
             raise FirehoseError(f"{run} was played on another corpus than {runs[0]}.")
-    corpus = Corpus(cards[0]["corpus"])
+    folder = Path(runs[0])
+    corpus = open_corpus_of(folder, cards[0], run_settings(folder, cards[0]))
+    if not isinstance(corpus, Corpus):
+        raise FirehoseError(f"{folder} was played with pictures; `firehose classic` reports it.")
     played = []
     for run, card in zip(runs, cards, strict=True):
-        playing = card["settings"]["play"]
-        name = f"{name_of(playing['learner'])} × {name_of(playing['optimizer'])}"
-        played.append(
-            Played(name, playing["learner"], playing["optimizer"], Outcome.read(Path(run)))
+        if card.kind != "play":
+            raise FirehoseError(f"{run} is a training; only games can be compared.")
+        learner, optimizer = (
+            card.settings["play"][name]["kind"] for name in ("learner", "optimizer")
         )
+        name = f"{name_of(learner)} × {name_of(optimizer)}"
+        played.append(Played(name, learner, optimizer, Outcome.read(Path(run))))
     names = [run.name for run in played]
     if len(set(names)) < len(names):  # then what differs is not to be seen from the parts
         played = [p._replace(name=Path(r).name) for p, r in zip(played, runs, strict=True)]

@@ -3,18 +3,18 @@
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from firehose.data.corpus import Corpus
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
+from firehose.game.folder import read_result
 from firehose.game.outcome import Outcome
-from firehose.game.scoring import Costs, Per, read_costs
-from firehose.game.settings import Training
+from firehose.game.scoring import Costs, Per, has_costs, read_costs
 from firehose.game.totals import Measured, Totals, samples
-from firehose.models.store import read_card
 
 
 class Value(NamedTuple):
@@ -57,50 +57,28 @@ def groups(jobs: list[Job]) -> list[Group]:
 @cache
 def totals(job: Job, measure: Shown) -> Totals | None:
     """What a run that is done paid, by user; None: it has no such measure."""
-    if job.kind != "play":
-        return _offline(job, measure) if job.kind == "offline" else None
-    users = job.corpus.manifest.users
+    folder, corpus = job.folder, job.corpus
+    if job.kind == "pretrain" or not isinstance(corpus, Corpus):
+        return None
+    users = corpus.manifest.users
     match measure:
-        case "crossed":
-            return None
-        case "old" | "recent" | "forgetting":
-            old, recent = (half.totals(users=users) for half in _halves(job))
+        case "old" | "recent" | "forgetting" if job.kind == "play":
+            old, recent = (half.totals(users=users) for half in _halves(folder, corpus))
             return {"old": old, "recent": recent, "forgetting": old.less(recent)}[measure]
         case "balanced" | "per-token":
             per: Per = "user" if measure == "balanced" else "token"
-            return read_costs(job.folder, job.corpus, "test").totals(per, users)
-        case _:
-            return read_costs(job.folder, job.corpus, measure).totals(users=users)
-
-
-def _halves(job: Job) -> tuple[Costs, Costs]:
-    """The older and the newer half of the past, by time."""
-    past, seen = (read_costs(job.folder, job.corpus, name) for name in ("past", "online"))
-    is_old = past.time < (seen.time[0] + seen.time[-1]) / 2
-    return past.select(is_old), past.select(~is_old)
-
-
-def _offline(job: Job, measure: Shown) -> Totals | None:
-    """From the columns of ``users.parquet``."""
-    table = pq.read_table(job.folder / "users.parquet")
-    columns = {name: np.asarray(table[name]) for name in table.column_names if name != "user"}
-    words = columns["words"]
-    match measure:
-        case "test":
-            nats, count = columns["nats"], words
-        case "balanced":
-            nats, count = columns["nats"] / words, np.ones(len(words))
-        case "per-token":
-            nats, count = columns["nats"], columns["tokens"]
-        case "crossed" if "cross_word_perplexity" in columns:
-            nats, count = np.log(columns["cross_word_perplexity"]) * words, words
+            return read_costs(folder, corpus, "test").totals(per, users)
+        case "online" | "past" | "validation" | "test" | "crossed" if has_costs(folder, measure):
+            return read_costs(folder, corpus, measure).totals(users=users)
         case _:
             return None
-    place = {name: number for number, name in enumerate(job.corpus.users)}
-    user = [place[name] for name in table["user"].to_pylist()]
-    amounts, counts = np.zeros((2, 1, job.corpus.manifest.users))
-    amounts[0, user], counts[0, user] = nats, count
-    return Totals(amounts, counts)
+
+
+def _halves(folder: Path, corpus: Corpus) -> tuple[Costs, Costs]:
+    """The older and the newer half of the past, by time."""
+    past, seen = (read_costs(folder, corpus, name) for name in ("past", "online"))
+    is_old = past.time < (seen.time[0] + seen.time[-1]) / 2
+    return past.select(is_old), past.select(~is_old)
 
 
 def difference(
@@ -131,14 +109,5 @@ def difference(
 
 def compute(job: Job) -> dict[str, float]:
     """Gradient steps, tokens trained on, and seconds of a run that is done."""
-    if job.kind == "play":
-        return Outcome.read(job.folder).compute
-    origin: dict[str, Any] = read_card(job.model).origin
-    epochs = origin["history"]
-    posts = job.corpus.manifest.posts["train" if job.kind == "offline" else "pretrain"]
-    training: Training = getattr(job.settings, job.kind)
-    return {
-        "gradient steps": len(epochs) * -(-posts // training.posts),
-        "tokens trained on": sum(epoch["tokens"] for epoch in epochs),
-        "seconds": sum(epoch["seconds"] for epoch in epochs),
-    }
+    found: dict[str, float] = read_result(job.folder)["compute"]
+    return found

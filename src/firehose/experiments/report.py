@@ -15,10 +15,9 @@ from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import MEASURES, label
 from firehose.experiments.recipe import Experiment, Shown
 from firehose.experiments.tables import table
-from firehose.game.outcome import Outcome, averaged
-from firehose.game.run import read_run
+from firehose.game.folder import read_result, read_run
+from firehose.game.outcome import averaged
 from firehose.machine import machine
-from firehose.models.store import read_card
 from firehose.report.figures import save
 from firehose.report.page import Block, Heading, Paragraph, page
 from firehose.report.tables import Table
@@ -67,10 +66,10 @@ class Part:
         return Comparison(corpus.name, manifest.users, posts, floors, runs, oracle)
 
 
-def write(
-    out: Path, corpus: Corpus, parts: Sequence[Part], failed: dict[str, str], command: str
-) -> Path:
+def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str) -> Path:
     """Write the page and all files; each whole. Returns the page."""
+    corpus = parts[0].jobs[0].corpus
+    assert isinstance(corpus, Corpus)
     checked = [(part, part.claims()) for part in parts]
     blocks: list[Block] = [*_about(corpus, parts, failed), *_summary(checked)]
     for part, claims in checked:
@@ -162,20 +161,12 @@ def _details(claim: Checked) -> Table:
 
 def made(job: Job) -> dict[str, Any]:
     """With what a run that is done was computed."""
-    if job.kind == "play":
-        card = read_run(job.folder)
-        return {"version": card["version"], "machine": card["machine"], "place": card.get("place")}
-    trained = read_card(job.model)
-    where = {name: trained.origin.get(name) for name in ("machine", "place")}
-    return {"version": trained.version, **where}
+    card = read_run(job.folder)
+    return {name: getattr(card, name) for name in ("version", "code", "machine", "device")}
 
 
 def describe(job: Job) -> dict[str, Any]:
     """Everything about a run that is done, as plain values."""
-    if job.kind == "play":
-        result: dict[str, Any] = Outcome.read(job.folder).public()
-    else:
-        result = {"history": read_card(job.model).origin["history"]}
     own = Group(job.facts, (job,))
     values = {measure: own.value(measure) for measure in get_args(Shown)}
     return {
@@ -183,13 +174,20 @@ def describe(job: Job) -> dict[str, Any]:
         "kind": job.kind,
         "seed": job.seed,
         **made(job),
-        "settings": {name: job.settings.public()[name] for name in ("model", job.kind)},
+        "settings": _settings(job),
         "begins with": job.start.name if job.start else None,
-        "commands": [spelled(command) for command in job.commands()],
+        "command": spelled(job.command()),
         "compute": compute(job),
         "perplexity": {name: value.mean for name, value in values.items() if value},
-        "result": result,
+        "result": read_result(job.folder),
     }
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    """The tables of settings that a run depends on."""
+    pictures = ("pictures", "perceptron") if job.settings.pictures else ("model",)
+    tables = job.settings.public()
+    return {name: tables[name] for name in (*pictures, job.kind)}
 
 
 def _claim(part: Part, claim: Checked) -> dict[str, Any]:

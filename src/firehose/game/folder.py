@@ -134,6 +134,15 @@ def read_run(folder: Path) -> RunCard:
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 
+def read_result(folder: Path) -> dict[str, Any]:
+    """``result.json`` of a run that is over, or a sentence about why there is none."""
+    file = folder / "result.json"
+    if not file.is_file():
+        raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
 def run_settings(folder: Path, card: RunCard) -> Settings:
     """The settings of a run; files of the user's are found where they are now."""
     tables = card.settings

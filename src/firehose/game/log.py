@@ -106,3 +106,13 @@ def describe(number: int, played: Round) -> dict[str, Any]:
         "losses": list(steps.losses),
         "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
     }
+
+
+def spent(rounds: list[dict[str, Any]]) -> dict[str, float]:
+    """What all rounds together cost: gradient steps, tokens trained on, seconds by phase."""
+    seconds: dict[str, float] = {}
+    for line in rounds:
+        for phase, value in line["seconds"].items():
+            seconds[f"seconds to {phase}"] = seconds.get(f"seconds to {phase}", 0.0) + value
+    taken, tokens = (sum(line[name] for line in rounds) for name in ("taken", "tokens"))
+    return {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens} | seconds

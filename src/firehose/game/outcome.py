@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus
-from firehose.errors import FirehoseError
-from firehose.game.log import read_rounds
+from firehose.game.folder import read_result
+from firehose.game.log import read_rounds, spent
 from firehose.game.metrics import (
     Curve,
     Retention,
@@ -72,16 +72,13 @@ class Outcome:
             test_balanced=test.totals("user").measured(generator, len(test.nats)),
             test_per_token=test.totals("token").measured(generator, len(test.nats)),
             kept=np.bincount([line["kept"] for line in rounds]).tolist(),
-            compute=_compute(rounds),
+            compute=spent(rounds),
         )
 
     @classmethod
     def read(cls, folder: Path) -> "Outcome":
         """What a run that is over has left."""
-        file = folder / "result.json"
-        if not file.is_file():
-            raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_result(folder)
         for name in NUMBERS:
             found[name] = Measured(**found[name])
         for name in SLICES:
@@ -170,15 +167,6 @@ def _mean(perplexities: Sequence[Any]) -> NDArray[np.float64]:
 def _mean_measured(parts: Sequence[Measured]) -> Measured:
     value, low, high = _mean([part[:3] for part in parts]).tolist()
     return Measured(value, low, high, parts[0].posts)
-
-
-def _compute(rounds: list[dict[str, Any]]) -> dict[str, float]:
-    seconds: dict[str, float] = {}
-    for line in rounds:
-        for phase, value in line["seconds"].items():
-            seconds[f"seconds to {phase}"] = seconds.get(f"seconds to {phase}", 0.0) + value
-    taken, tokens = (sum(line[name] for line in rounds) for name in ("taken", "tokens"))
-    return {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens} | seconds
 
 
 def _rows(slices: Slices) -> list[list[str]]:

@@ -1,6 +1,5 @@
 """The work of a run that plays: rounds, their log, and in the end the result."""
 
-import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from firehose.data.pictures.corpus import PictureCorpus
 from firehose.game.assembly import Game, make_game, open_stream
 from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
 from firehose.game.log import Log
-from firehose.game.outcome import Outcome, PictureOutcome
+from firehose.game.outcome import Outcome
+from firehose.game.pictures import PictureOutcome, accuracies
 from firehose.game.run import begin
-from firehose.game.scoring import accuracies, score_final_model
+from firehose.game.scoring import score_final_model
 from firehose.game.settings import Settings
 from firehose.models.personal import Personal
 from firehose.models.store import Trained, save
@@ -110,7 +110,6 @@ class PlayingPictures(Playing):
         self.looks = np.union1d(np.linspace(0, ends[-1], POINTS + 1).astype(int), ends)
         self.seen: list[int] = []  # pictures, at each look
         self.accuracy: list[list[float]] = []  # of each task, at each look
-        self.seconds = 0.0  # spent on looking
 
     def units(self) -> Generator[None]:
         """Play the rounds that are left; yields after each."""
@@ -124,29 +123,24 @@ class PlayingPictures(Playing):
             self._look()
 
     def _look(self) -> None:
-        begun = time.perf_counter()
-        classify = getattr(self.game.memory, "classify", self.game.model.classify)  # type: ignore[attr-defined]
+        game: Any = self.game
+        classify = getattr(game.memory, "classify", None) or game.model.classify
         self.seen.append(self.game.posts)
         self.accuracy.append(accuracies(classify, self.tasks))
-        self.seconds += time.perf_counter() - begun
 
     def state(self) -> dict[str, Any]:
         """The state of the game, and what was measured so far."""
-        measured = {"seen": self.seen, "accuracy": self.accuracy, "seconds": self.seconds}
-        return super().state() | {"measured": measured}
+        return super().state() | {"measured": {"seen": self.seen, "accuracy": self.accuracy}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
         super().restore(state)
         measured = state["measured"]
         self.seen, self.accuracy = list(measured["seen"]), list(measured["accuracy"])
-        self.seconds = measured["seconds"]
 
     def finish(self) -> Any:
         """Write the accuracies of all tasks through time."""
-        outcome = PictureOutcome.of(
-            self.folder, np.array(self.seen), np.array(self.accuracy), self.ends, self.seconds
-        )
+        outcome = PictureOutcome.of(self.folder, self.seen, self.accuracy, self.ends)
         outcome.write(self.folder)
         return outcome
 

@@ -22,7 +22,7 @@ from firehose.storage.files import write_whole
 AT_ONCE = 128  # posts
 BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sampled from each
 
-Measure = Literal["online", "validation", "test", "past"]
+Measure = Literal["online", "validation", "test", "past", "crossed"]
 Per = Literal["word", "token", "user"]
 
 
@@ -156,15 +156,29 @@ def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
 
 
 def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
-    """Read what a run that is over paid."""
-    file = folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
-    nats: NDArray[np.float32] = np.fromfile(file, "<f4")
-    if measure in ("validation", "test"):
-        return Costs.of(corpus.splits[measure], nats)
+    """Read what a run paid; posts of somebody who was forgotten since are left out."""
+    nats: NDArray[np.float32] = np.fromfile(_file(folder, measure), "<f4")
     train = corpus.splits["train"]
-    if measure == "online":
-        return Costs.of(train, nats)
-    return Costs.of(train, nats, *past_sample(train.time[: seen(folder)]))
+    if measure in ("validation", "test"):
+        paid = Costs.of(corpus.splits[measure], nats)
+    elif measure == "crossed":
+        test = corpus.splits["test"]
+        paid = Costs.of(test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)))
+    elif measure == "online":
+        paid = Costs.of(train, nats)
+    else:
+        paid = Costs.of(train, nats, *past_sample(train.time[: seen(folder)]))
+    known = ~np.isnan(paid.nats)
+    return paid if known.all() else paid.select(known)
+
+
+def has_costs(folder: Path, measure: Measure) -> bool:
+    """Whether a run has written what these posts cost."""
+    return _file(folder, measure).is_file()
+
+
+def _file(folder: Path, measure: Measure) -> Path:
+    return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
 
 
 def seen(folder: Path) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.game.evaluate import cross_costs
-from firehose.game.folder import Options, RunCard
+from firehose.game.folder import Options, RunCard, read_result
 from firehose.game.run import begin
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Settings, Training
@@ -237,7 +237,7 @@ class TrainingOutcome(NamedTuple):
     @classmethod
     def read(cls, folder: Path) -> "TrainingOutcome":
         """What a training that is over has left in its folder."""
-        found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        found = read_result(folder)
         return cls([Epoch(**epoch) for epoch in found["history"]], found["steps_per_epoch"])
 
 

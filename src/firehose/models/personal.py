@@ -132,7 +132,7 @@ class Personal(nn.Module):
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
         with self.device.learning():
-            hidden, _ = shared(inputs, grid, self._adapter(taken, grid))
+            hidden = shared(inputs, grid, self._adapter(taken, grid))
         weights = (1 / (lengths * len(lengths)))[grid.post]
         parts = (hidden, shared.embedding, shared.output_bias)
         hidden, embedding, bias = (part.to(self.device.precision) for part in parts)
@@ -141,7 +141,7 @@ class Personal(nn.Module):
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch)
-        tokens = len(batch.tokens) - len(batch)
+        tokens = int((np.minimum(batch.lengths, self.plan.max_tokens) - 1).sum())
         return differentiate(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
@@ -162,7 +162,7 @@ class Personal(nn.Module):
         """−log p of each target, ``[tokens]``."""
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
-            hidden, _ = self.shared(inputs, grid, self._adapter(taken, grid))
+            hidden = self.shared(inputs, grid, self._adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
         return costs.double()
 

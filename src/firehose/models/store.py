@@ -59,6 +59,11 @@ class Trained:
     names: Sequence[str] = ()  # of users, by number
     origin: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of_corpus(cls, model: Personal, corpus: Corpus, origin: dict[str, Any]) -> "Trained":
+        """A model that was trained on a corpus, with the corpus' words and users."""
+        return cls(model, corpus.vocabulary, corpus.users, origin)
+
     def number(self, user: str) -> int | None:
         """The number of a user who has a vector; None for anybody else."""
         try:

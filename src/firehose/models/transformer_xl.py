@@ -4,7 +4,7 @@ A batch of posts is one matrix of tokens, ``[tokens, d_model]``, without padding
 attention the tokens of a post are laid out on a grid.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from pydantic import Field
@@ -28,7 +28,6 @@ class Shape(Section):
     d_head: int = Field(default=64, ge=1)
     d_inner: int = Field(default=2048, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    memory: int = Field(default=0, ge=0)  # positions of earlier segments that stay visible
 
 
 class Attention(nn.Module):
@@ -44,21 +43,13 @@ class Attention(nn.Module):
         self.norm = nn.LayerNorm(shape.d_model)
         self.drop = Dropout(shape.dropout, random)
 
-    def forward(
-        self, hidden: Tensor, grid: Grid, biases: Tensor, distances: Tensor, memory: Tensor | None
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, grid: Grid, biases: Tensor, distances: Tensor) -> Tensor:
         """``hidden`` [tokens, d_model]; ``distances`` [keys, d_model], the farthest first."""
         shape = self.shape
         relative_keys = self.positions(distances).view(-1, shape.heads, shape.d_head)
         relative_keys = relative_keys.permute(1, 2, 0).contiguous()  # [heads, d_head, keys]
-        past = None
-        if memory is not None:
-            laid = self.queries_keys_values(memory).view(
-                *memory.shape[:2], 3, *relative_keys.shape[:2]
-            )
-            past = laid[:, :, 1:].permute(2, 3, 0, 1, 4)
         qkv = self.queries_keys_values(hidden)
-        found = attend(qkv, relative_keys, biases, past, grid, self.drop)
+        found = attend(qkv, relative_keys, biases, None, grid, self.drop)
         return self.norm(hidden + self.drop(self.out(found)))  # type: ignore[no-any-return]
 
 
@@ -95,41 +86,16 @@ class TransformerXL(nn.Module):
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
 
-    def forward(
-        self,
-        tokens: Tensor,
-        grid: Grid,
-        adapt: Adapt | None = None,
-        memory: Sequence[Tensor] | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Hidden vectors [tokens, d_model], and what a next segment may look back at.
-
-        ``memory`` is what an earlier call returned for the same posts, segment after segment;
-        with ``shape.memory`` 0 there is none. Segments are of one length, on one grid.
-        """
+    def forward(self, tokens: Tensor, grid: Grid, adapt: Adapt) -> Tensor:
+        """Hidden vectors, ``[tokens, d_model]``, of ``tokens`` [tokens]."""
         shape = self.shape
-        adapt = adapt or (lambda _, hidden: hidden)
         hidden = functional.embedding(tokens, self.embedding) * shape.d_model**0.5
         hidden = adapt(0, self.drop(hidden))
-        seen = memory[0].shape[1] if memory else 0
-        distances = self.drop(sinusoids(seen + grid.width, shape.d_model).to(hidden))
-        inputs = []
+        distances = self.drop(sinusoids(grid.width, shape.d_model).to(hidden))
         for layer in range(shape.layers):
-            inputs.append(hidden)
-            past = memory[layer] if memory else None
-            hidden = self.attention[layer](hidden, grid, self.biases, distances, past)
+            hidden = self.attention[layer](hidden, grid, self.biases, distances)
             hidden = adapt(layer + 1, self.feed_forward[layer](hidden))
-        return self.drop(hidden), self._remember(inputs, grid, memory)
-
-    def _remember(
-        self, inputs: Sequence[Tensor], grid: Grid, memory: Sequence[Tensor] | None
-    ) -> list[Tensor]:
-        if not self.shape.memory:
-            return []
-        laid = [grid.blocks(grid.lay(hidden.detach(), 1, 1), 1, 1)[0][0, 0] for hidden in inputs]
-        if memory:
-            laid = [torch.cat(pair, 1) for pair in zip(memory, laid, strict=True)]
-        return [hidden[:, -self.shape.memory :] for hidden in laid]
+        return self.drop(hidden)  # type: ignore[no-any-return]
 
 
 def sinusoids(keys: int, d_model: int) -> Tensor:

@@ -46,7 +46,7 @@ class PictureCorpus:
 
     @cached_property
     def tasks(self) -> Tasks:
-        """The pictures of each task; raises an error where a file is missing or not as published."""
+        """The pictures of each task; refuses files that are missing or not as published."""
         benchmark = BENCHMARKS[self.name]
         data = self._data or read_data_set(benchmark.data, self.path)
         return make_tasks(benchmark, data, self.seed, self.plan.order)

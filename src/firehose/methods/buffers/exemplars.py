@@ -114,9 +114,7 @@ class Exemplars(Buffer):
         """Pending pictures, exemplars class by class, and their outputs."""
         batches = {str(kind): held for kind, held in self.chosen.items()}
         return {
-            "pending": []
-            if not self.pending
-            else UniformBatch.join(self.pending).to_rows(self.width),
+            "pending": Batch.join(self.pending).to_rows(self.width) if self.pending else {},
             "chosen": {kind: held.to_rows(self.width) for kind, held in batches.items()},
             "outputs": {str(kind): outputs for kind, outputs in self.outputs.items()},
         }
