@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firehose.data import corpus
 from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 
@@ -73,6 +74,56 @@ def test_seeking_outside_and_empty_batches_are_refused(small_corpus: Corpus) -> 
         small_corpus.stream(7).seek(55)
     with pytest.raises(FirehoseError, match="at least 1"):
         small_corpus.stream(0)
+
+
+def test_lengths_by_hand() -> None:
+    split = ragged([2] * 50 + [9] * 49 + [40])
+    assert split.share_longer(1) == 1.0
+    assert split.share_longer(2) == 0.5
+    assert split.share_longer(8) == 0.5
+    assert split.share_longer(9) == split.share_longer(39) == 0.01
+    assert split.share_longer(40) == 0.0
+    assert [split.tokens_covering(share) for share in (0.01, 0.5, 0.51)] == [2, 2, 9]
+    assert [split.tokens_covering(share) for share in (0.99, 0.991, 1.0)] == [9, 40, 40]
+    assert split.tokens_covering() == 9
+    for share in (0, -0.5, 1.01, float("nan")):
+        with pytest.raises(FirehoseError, match="is no share of posts"):
+            split.tokens_covering(share)
+
+
+def test_without_posts_nothing_is_longer() -> None:
+    assert ragged([]).share_longer(0) == 0.0
+    assert ragged([]).tokens_covering() == 0
+
+
+@given(
+    st.lists(st.integers(2, 30), min_size=1, max_size=40),
+    st.integers(0, 32),
+    st.sampled_from([0.07, 0.5, 0.57, 0.9, 0.99, 1.0]),
+    st.integers(1, 7),
+)
+def test_lengths_are_those_of_a_plain_loop(
+    lengths: list[int], limit: int, share: float, chunk: int
+) -> None:
+    split = ragged(lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "CHUNK", chunk)
+        found, covering = split.share_longer(limit), split.tokens_covering(share)
+    assert found == sum(length > limit for length in lengths) / len(lengths)
+    enough = [
+        tokens
+        for tokens in range(32)
+        if sum(length <= tokens for length in lengths) / len(lengths) >= share
+    ]
+    assert covering == enough[0]
+
+
+def test_a_corpus_tells_the_lengths_of_its_training_posts(small_corpus: Corpus) -> None:
+    train = small_corpus.splits["train"]
+    longest = int(np.diff(train.offsets).max())
+    assert small_corpus.tokens_covering(1.0) == longest
+    assert small_corpus.share_longer(longest) == 0.0
+    assert small_corpus.share_longer(longest - 1) == train.share_longer(longest - 1) > 0
 
 
 def test_posts_lie_between_sot_and_eot(small_corpus: Corpus) -> None:

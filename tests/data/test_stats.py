@@ -106,6 +106,11 @@ def corpus(tmp_path: Path) -> Corpus:
     )
 
 
+def test_the_lengths_are_those_of_the_training_posts(corpus: Corpus) -> None:
+    found = describe(corpus).lengths
+    assert (found.posts, found.longer, found.covering) == (6, 0, 10)
+
+
 def test_sizes_by_hand(corpus: Corpus) -> None:
     found = describe(corpus)
     assert (found.users, found.posts, found.unique_words, found.vocabulary) == (3, 8, 17, 32)

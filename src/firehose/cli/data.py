@@ -146,7 +146,7 @@ def stats(
         statistics = describe(opened)
     with announce("drawing"):
         page, *_ = write(statistics, out or corpus / "stats", f"firehose stats {corpus}")
-    show(*tables(statistics), f"Look at {page}")
+    show(*tables(statistics), statistics.lengths.sentence(), f"Look at {page}")
 
 
 @app.command()
@@ -161,6 +161,7 @@ def check(corpus: CorpusPath) -> None:
 
 
 def _report(prepared: "Prepared") -> None:
+    from firehose.data.lengths import Lengths
     from firehose.data.stats import cleaning, skipped
     from firehose.report.tables import terminal
     from firehose.report.words import many
@@ -177,5 +178,6 @@ def _report(prepared: "Prepared") -> None:
         posts = ", ".join(f"{count:,} {name}" for name, count in manifest.posts.items())
         show(
             f"{corpus.path}: {many(manifest.users, 'user')}; posts: {posts}; "
-            f"{many(manifest.vocabulary.size, 'piece')}."
+            f"{many(manifest.vocabulary.size, 'piece')}.",
+            Lengths.of(corpus.splits["train"]).sentence(),
         )

@@ -1,7 +1,7 @@
 """The cleaning steps on the text of one post: language, words, placeholders, categories.
 
-The words of a post are those of NLTK's ``TweetTokenizer``, found about ten times as fast: see
-:func:`tokenize` for why that is the same.
+The words of a post are the tokens of NLTK's ``TweetTokenizer``, found about ten times as fast.
+:func:`_tokens` says why they are the same.
 """
 
 import re
@@ -69,25 +69,11 @@ _UPPER, _LOWER = string.ascii_uppercase.encode(), string.ascii_lowercase.encode(
 _LANGUAGE_CHARACTERS = 160  # see Language.detect
 
 
-def tokenize(text: str) -> list[str]:
-    """The tokens of ``text``, exactly those of NLTK's ``TweetTokenizer().tokenize(text)``.
-
-    Only two of the tokenizer's patterns can match whitespace, those of phone numbers and of
-    ellipsis dots; its lookarounds and its ``\\b`` cannot tell whitespace from the end of the
-    text; and shortening repeated signs neither joins nor splits what whitespace separates. So a
-    text without such a crossing is the chain of its whitespace-separated chunks, and few chunks
-    are new. One difference: NLTK gives up after five seconds, which would make the result
-    depend on the machine. Here the caller limits the length of texts.
-    """
-    return _tokens(_unescape(text))
-
-
 def words(text: str, mentions: bool) -> list[str]:
-    """The tokens of ``text``, every URL as ``<URL>``; with ``mentions``, every @user as
-    ``<MENTION>``.
+    """The tokens of ``text`` by NLTK's ``TweetTokenizer``, every URL replaced by ``<URL>``.
 
-    A lone surrogate, which JSON and ``&#55357;`` can smuggle in, becomes U+FFFD: words can
-    always be written as UTF-8.
+    With ``mentions``, every @user is replaced by ``<MENTION>``. A lone surrogate, which can come
+    from JSON or from ``&#55357;``, becomes U+FFFD, so that words can always be written as UTF-8.
     """
     text = _unescape(text)
     if not text.isascii():
@@ -191,7 +177,15 @@ def _unescape(text: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of a text without entities."""
+    """The tokens of a text whose HTML entities have been replaced.
+
+    They are exactly those of NLTK's ``TweetTokenizer``. Only two of its patterns can match
+    whitespace, those of phone numbers and of ellipsis dots; its lookarounds and its ``\\b`` cannot
+    tell whitespace from the end of the text; and shortening repeated signs neither joins nor splits
+    what whitespace separates. So a text in which neither of the two patterns crosses whitespace can
+    be cut there, and most of the chunks are in the cache. One difference: NLTK gives up after five
+    seconds, so that its result depends on the machine; here the caller limits the length of texts.
+    """
     if (_CROSSING_ASCII if text.isascii() else _CROSSING).search(text):
         return _findall(text)
     return list(chain.from_iterable(map(_chunk_tokens, text.split())))

@@ -14,6 +14,7 @@
 import functools
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ SPLITS = (*USER_SPLITS, "pretrain")
 # A corpus up to this size is read and compared with its checksums whenever it is opened (a
 # fraction of a second); of a larger one only the sizes, and the rest by `firehose check`.
 CHECKED_WHEN_OPENED = 256 * 2**20
-
+CHUNK = 1 << 20  # posts whose lengths are looked at together
 
 REMEDY = "prepare the corpus again"
 
@@ -149,6 +150,27 @@ class Split:
             self.words[start:stop],
         )
 
+    def share_longer(self, max_tokens: int) -> float:
+        """The share of posts with more than ``max_tokens`` tokens, <SOT> and <EOT> included."""
+        longer = sum(np.count_nonzero(lengths > max_tokens) for lengths in self._lengths())
+        return longer / max(len(self), 1)
+
+    def tokens_covering(self, share: float = 0.99) -> int:
+        """The smallest number of tokens that at least this share of the posts does not exceed."""
+        if not 0 < share <= 1:
+            raise FirehoseError(f"{share} is no share of posts; choose one above 0 and up to 1.")
+        counts = np.zeros(1, np.int64)  # posts of 0, 1, 2 … tokens
+        for lengths in self._lengths():
+            more = np.bincount(lengths, minlength=len(counts))
+            more[: len(counts)] += counts
+            counts = more
+        return int(np.searchsorted(np.cumsum(counts) / len(self), share)) if len(self) else 0
+
+    def _lengths(self) -> Iterator[NDArray[np.int64]]:
+        """The numbers of tokens of all posts, a bounded number of posts at a time."""
+        for start in range(0, len(self), CHUNK):
+            yield np.diff(self.offsets[start : start + CHUNK + 1])
+
 
 class Stream(BatchStream):
     """The posts of a split in time order, ``size`` at a time or by windows of time.
@@ -231,6 +253,14 @@ class Corpus:
     def stream(self, size: int = 256, hours: float | None = None) -> Stream:
         """The training posts in time order, ``size`` at a time, or by windows of time."""
         return Stream(self.splits["train"], size, hours)
+
+    def share_longer(self, max_tokens: int) -> float:
+        """The share of training posts that a model with this ``max_tokens`` cuts."""
+        return self.splits["train"].share_longer(max_tokens)
+
+    def tokens_covering(self, share: float = 0.99) -> int:
+        """The smallest ``max_tokens`` that cuts at most 1 - ``share`` of the training posts."""
+        return self.splits["train"].tokens_covering(share)
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:

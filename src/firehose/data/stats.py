@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
+from firehose.data.lengths import Lengths
 from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
 from firehose.report.tables import Published, Table, terminal
 from firehose.report.words import compact
+from firehose.storage.seals import Record
 
 if TYPE_CHECKING:
     import rich.table
@@ -47,13 +48,7 @@ WIDTHS |= {f"{days} days": days * DAY for days in (30, 60, 90, 180)}
 Integers = NDArray[np.int64]
 
 
-class Part(BaseModel):
-    """A part of the statistics: immutable, and ready to be written as JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Quantiles(Part):
+class Quantiles(Record):
     """How a quantity is distributed."""
 
     least: float
@@ -64,7 +59,7 @@ class Quantiles(Part):
     mean: float
 
 
-class SplitCount(Part):
+class SplitCount(Record):
     """The size of a split; words without ``<EOT>``, pieces with ``<SOT>`` and ``<EOT>``."""
 
     posts: int
@@ -73,7 +68,7 @@ class SplitCount(Part):
     pieces: int
 
 
-class Quarters(Part):
+class Quarters(Record):
     """Users by the quarter of their first and of their last post, without a quarter left out."""
 
     first: int  # quarters since 1970
@@ -86,7 +81,7 @@ class Quarters(Part):
         return [quarter_name(self.first + index) for index in range(len(self.newcomers))]
 
 
-class Gaps(Part):
+class Gaps(Record):
     """Times between two consecutive posts of one user."""
 
     total: int
@@ -96,7 +91,7 @@ class Gaps(Part):
     within: dict[str, int]  # at most one hour, day, week, month (30 days), year (365 days)
 
 
-class Activity(Part):
+class Activity(Record):
     """Posts over time of a random sample of users, in the order of their first post."""
 
     start: int  # milliseconds since 1970
@@ -106,7 +101,7 @@ class Activity(Part):
     posts: tuple[int, ...]  # [user]
 
 
-class Statistics(Part):
+class Statistics(Record):
     """A corpus in numbers. Where nothing else is said: train, validation and test together."""
 
     name: str
@@ -121,6 +116,7 @@ class Statistics(Part):
     last: int
     posts_per_user: Quantiles
     words_per_post: Quantiles
+    lengths: Lengths
     categories: dict[str, WordCount]
     quarters: Quarters
     gaps: Gaps
@@ -162,6 +158,7 @@ def describe(corpus: Corpus) -> Statistics:
         last=int(last.max()),
         posts_per_user=_quantiles(np.bincount(posts[present])),
         words_per_post=_quantiles(_words(splits)),
+        lengths=Lengths.of(corpus.splits["train"]),
         categories=manifest.words,
         quarters=_quarters(first, last),
         gaps=gaps,

@@ -290,6 +290,7 @@ def _summary(statistics: Statistics) -> str:
 def _blocks(statistics: Statistics, images: dict[str, str]) -> list[Block]:
     captions = _captions(statistics)
     blocks: list[Block] = [Heading("Size"), sizes(statistics), _spread(statistics)]
+    blocks.append(Paragraph(statistics.lengths.sentence()))
     blocks.append(Heading("Users, words and time"))
     for name, image in images.items():
         description, caption = captions[name]
