@@ -100,8 +100,9 @@ def _merge_value(below: Any, value: Any) -> Any:
     if not (isinstance(below, Mapping) and isinstance(value, Mapping)):
         return value
     if "kind" in value and value["kind"] != below.get("kind"):
-        rest = {name: each for name, each in below.items() if name not in ("kind", LEFTOVER)}
-        return {LEFTOVER: {**below.get(LEFTOVER, {}), **rest}, **value}
+        old = {**below.get(LEFTOVER, {}), **below}
+        gone = {"kind", LEFTOVER, *(RIVALS[name] for name in value if name in RIVALS)}
+        return {LEFTOVER: {n: old[n] for n in old if n not in gone}, **value}
     return merge(below, value)
 
 
