@@ -146,9 +146,7 @@ class Run:
             good = self._play(game, checkpoints)
             if good is not None:
                 raise self._rescued(good, checkpoints)
-            trained = Trained(
-                game.model.eval(), self.corpus.vocabulary, self.corpus.users, self.card
-            )
+            trained = Trained.of_corpus(game.model.eval(), self.corpus, self.card)
             save(trained, self.folder / "model", replace=True)
             settle(self.folder, self.corpus, trained.model)
             outcome = Outcome.of(self.folder, self.corpus)

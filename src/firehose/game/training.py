@@ -164,7 +164,7 @@ def pretrain(
     plan = settings.model.model_copy(update={"architecture": "agnostic"})
     model = Personal(plan, opened.vocabulary.size, settings.pretrain.seed)
     model.move_to(settings.compute.find_device())
-    trained = Trained(model, opened.vocabulary, opened.users)
+    trained = Trained.of_corpus(model, opened)
     run = Run("pretrain", opened, split, settings.pretrain, None)
     return run.finish(trained, Path(out), replace, checkpoint_every)
 
@@ -184,7 +184,7 @@ def offline(
     opened = open_corpus(corpus)
     model = from_pretrained(settings.model, opened, start, settings.offline.seed)
     model.move_to(settings.compute.find_device())
-    trained = Trained(model, opened.vocabulary, opened.users)
+    trained = Trained.of_corpus(model, opened)
     run = Run("offline", opened, "train", settings.offline, start)
     return run.finish(trained, Path(out), replace, checkpoint_every)
 
