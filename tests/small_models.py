@@ -56,4 +56,4 @@ def trained_on(corpus: Corpus, architecture: Architecture = "adapters") -> Train
     model = awake(Personal(plan, corpus.vocabulary.size))
     for number in (1, *range(len(corpus.users), 20)):
         model.users.forget(number)
-    return Trained(model, corpus.vocabulary, corpus.users, {"kind": "by hand"})
+    return Trained.of_corpus(model, corpus, {"kind": "by hand"})

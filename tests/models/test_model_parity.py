@@ -187,6 +187,8 @@ def test_bad_files_are_refused_and_never_run(tmp_path: Path, words: Path) -> Non
     torch.save(resized(weights, vocabulary.size), path)
     with pytest.raises(FirehoseError, match="has 7 users, and there are 1 names"):
         from_release(path, vocabulary, names=["a"])
+    with pytest.raises(FirehoseError, match="two users 'a'"):
+        from_release(path, vocabulary, names=[*"abcdef", "a"])
     with pytest.raises(FirehoseError, match="name it with --vocab-model"):
         convert(path, tmp_path / "model")
     assert not (tmp_path / "model").exists()

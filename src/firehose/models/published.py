@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.personal import Architecture, ModelPlan, Personal
@@ -183,7 +184,8 @@ def from_release(
     if names is not None and len(names) != users:
         raise FirehoseError(f"{path} has {users:,} users, and there are {len(names):,} names.")
     origin = {"kind": "published", "file": Path(path).name}
-    return Trained(model.eval(), vocabulary, names or [str(n) for n in range(users)], origin)
+    registry = UserRegistry(names or map(str, range(users)))
+    return Trained(model.eval(), vocabulary, registry, origin)
 
 
 def to_release(trained: Trained, path: str | Path) -> None:

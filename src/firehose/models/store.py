@@ -10,10 +10,10 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 import firehose
 from firehose.data.corpus import Corpus
+from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.personal import ModelPlan, Personal
@@ -52,29 +53,30 @@ class Card(Record):
 
 @dataclass
 class Trained:
-    """A model with its vocabulary and the names of its users."""
+    """A model with its vocabulary and its users by name."""
 
     model: Personal
     vocabulary: Vocabulary
-    names: Sequence[str] = ()  # of users, by number
+    users: UserRegistry = field(default_factory=UserRegistry)
     origin: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of_corpus(cls, model: Personal, corpus: Corpus, origin: dict[str, Any]) -> "Trained":
-        """A model that was trained on a corpus, with the corpus' words and users."""
-        return cls(model, corpus.vocabulary, corpus.users, origin)
+    def of_corpus(
+        cls, model: Personal, corpus: Corpus, origin: dict[str, Any] | None = None
+    ) -> Self:
+        """A model whose words and users are those of a corpus."""
+        return cls(model, corpus.vocabulary, UserRegistry(corpus.users), origin or {})
 
     def number(self, user: str) -> int | None:
         """The number of a user who has a vector; None for anybody else."""
-        try:
-            number = self.names.index(user)
-        except ValueError:
+        number = self.users.number(user)
+        if number is None or self.model.users.rows(np.array([number]))[0] < 0:
             return None
-        return number if self.model.users.rows(np.array([number]))[0] >= 0 else None
+        return number
 
     def known(self) -> list[str]:
         """The names of the users who have a vector."""
-        return [self.names[number] for number in self.model.users.numbers()]
+        return [self.users.name(number) for number in self.model.users.numbers().tolist()]
 
 
 def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
@@ -130,10 +132,9 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     vectors = weights.pop(VECTORS)
     model.load_state_dict(weights)
     names = pq.read_table(folder / USERS)["user"].to_pylist()
-    everyone = numbered(names, corpus.users if corpus else ())
-    places = {name: number for number, name in enumerate(everyone)}
-    model.users.enter(np.array([places[name] for name in names], np.int64), vectors)
-    return Trained(model.eval(), vocabulary, everyone, card.origin)
+    users = UserRegistry(corpus.users if corpus else ())
+    model.users.enter(np.array([users.add(name) for name in names], np.int64), vectors)
+    return Trained(model.eval(), vocabulary, users, card.origin)
 
 
 def from_pretrained(
@@ -147,12 +148,6 @@ def from_pretrained(
     model = Personal(plan.model_copy(update=sizes), corpus.vocabulary.size, seed)
     model.shared.load_state_dict(pretrained.shared.state_dict())
     return model
-
-
-def numbered(names: Sequence[str], first: Sequence[str]) -> list[str]:
-    """Everybody by number: those who come ``first``, then the others."""
-    known = set(first)
-    return [*first, *(name for name in names if name not in known)]
 
 
 def find_model(path: Path) -> Path:
