@@ -56,6 +56,14 @@ def test_prepare_shows_what_it_removed_and_skipped(tmp_path: Path) -> None:
     ).read_bytes()
 
 
+def test_a_flag_wins_over_an_assignment(tmp_path: Path) -> None:
+    write_posts(tmp_path / "posts.jsonl", simple_posts())
+    options = ("--set", "clean.min_posts=90", "--min-posts", 21, "--workers", 0)
+    done = firehose("prepare", "posts.jsonl", *options, "--out", "corpus", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "users with fewer than 21 posts" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

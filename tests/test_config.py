@@ -117,6 +117,29 @@ def test_paths_decide_over_the_source_of_a_configuration(tmp_path: Path) -> None
         make_plan(tmp_path / "posts.csv", source="nature")
 
 
+def test_a_file_yields_to_assignments_and_these_to_what_is_given(tmp_path: Path) -> None:
+    config = tmp_path / "plan.toml"
+    config.write_text(
+        "[source]\nkind = 'nature'\nusers = 10\nposts = 1000\nseed = 1\n"
+        "[clean]\nmin_posts = 10\nmentions = 'replace'\n[split]\nseed = 1\n"
+    )
+    assignments = ["clean.min_posts=20", "split.seed=2", "source.users=20", "source.posts=2000"]
+    plan = make_plan(
+        source={"users": 30}, config=config, assignments=assignments, clean={"min_posts": 30}
+    )
+    assert (plan.clean.min_posts, plan.split.seed, plan.clean.mentions) == (30, 2, "replace")
+    found = plan.source.public()
+    assert (found["users"], found["posts"], found["seed"]) == (30, 2000, 1)
+
+
+def test_a_source_or_paths_that_are_given_win_over_assignments(tmp_path: Path) -> None:
+    (tmp_path / "posts.csv").write_text("user,time,text\n")
+    for assignment in ("source=git", "source.kind=git"):
+        assert make_plan(source="nature", assignments=[assignment]).source.kind == "nature"
+    plan = make_plan(tmp_path / "posts.csv", assignments=["source.paths=other.csv"])
+    assert plan.source.paths == (str(tmp_path / "posts.csv"),)
+
+
 def test_one_text_needs_no_brackets_and_a_number_is_a_name() -> None:
     plan = make_plan(source="nature", assignments=["clean.languages=de"])
     assert plan.clean.languages == ("de",)

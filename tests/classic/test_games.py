@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from firehose.batch import Batch
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
 from firehose.classic.methods import METHODS, Protocol, make_parts
@@ -24,6 +21,9 @@ from firehose.classic.showing import (
     on_tasks,
     table,
 )
+from typer.testing import CliRunner
+
+from firehose.batch import Batch
 from firehose.cli.app import app
 from firehose.data.pictures.tasks import BENCHMARKS, Benchmark, Images, Order, make_tasks
 from firehose.errors import FirehoseError, Stopped

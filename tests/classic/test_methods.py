@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
 from firehose.classic import experiment
 from firehose.classic.experiment import Cell, play_all
 from firehose.classic.methods import HIDDEN, METHODS, Protocol, in_order, make_parts
 from firehose.classic.run import run
+from firehose.methods.optimizers.all import ConGraD, OnlineGD
+from typer.testing import CliRunner
+
 from firehose.cli.app import app
 from firehose.data.pictures.tasks import make_tasks
 from firehose.errors import FirehoseError
 from firehose.methods.learners.gem import GEM
 from firehose.methods.learners.icarl import ICaRL
-from firehose.methods.optimizers.all import ConGraD, OnlineGD
 from firehose.models.perceptron import Perceptron, PixelScale
 from firehose.optim.sgd import SGD
 from small_pictures import DATA, QUICK, SMALL, stay_at_home

@@ -5,15 +5,15 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from firehose.methods.buffers.all import make_buffer
+from firehose.methods.learners.all import OnlineOnly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.data.pictures.files import Pictures
 from firehose.data.pictures.tasks import as_posts
-from firehose.methods.buffers.all import make_buffer
 from firehose.methods.buffers.storage import BufferPlan
-from firehose.methods.learners.all import OnlineOnly
 from firehose.methods.learners.gem import GEM, weights
 from firehose.methods.learners.icarl import Exemplars, ICaRL, herd
 from firehose.models.perceptron import Perceptron, PixelScale, labels

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from firehose.methods.buffers.all import make_buffer
+from firehose.methods.learners.all import LEARNERS
+from firehose.methods.optimizers.all import ConGraD
 
 from fake_gpu import FAKE, FakeGPU
 from firehose.errors import FirehoseError
 from firehose.game.round import play
 from firehose.generation.decoding import Decoder
-from firehose.methods.buffers.all import make_buffer
 from firehose.methods.buffers.storage import BufferPlan
-from firehose.methods.learners.all import LEARNERS
-from firehose.methods.optimizers.all import ConGraD
 from firehose.models import device
 from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random

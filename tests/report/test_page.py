@@ -2,7 +2,6 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure as Drawing
@@ -12,7 +11,6 @@ from firehose.report import figures
 from firehose.report.page import Figure, Heading, Paragraph, inline, page
 from firehose.report.tables import Published, Table, terminal
 from firehose.report.words import compact
-from firehose.storage.files import write_whole
 
 HOSTILE = "<script>alert('&\"')</script>"
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -144,20 +142,6 @@ def test_terminal_table() -> None:
     assert "[bold]a" in captured.get()
     assert "[red]x" in captured.get()
     assert "2.0†" in captured.get()
-
-
-def test_files_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "folder" / "file.txt"
-    write_whole(path, b"before")
-
-    def broken(_path: Path, _target: Path) -> Path:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "replace", broken)
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, b"after")
-    assert path.read_bytes() == b"before"
-    assert [found.name for found in path.parent.iterdir()] == ["file.txt"]
 
 
 @pytest.mark.parametrize(

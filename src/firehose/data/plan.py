@@ -81,32 +81,35 @@ def make_plan(
     assignments: Sequence[str] = (),
     **tables: Any,
 ) -> Plan:
-    """A plan from defaults, then a TOML file, then ``tables``, then ``a.b=value`` assignments.
+    """A plan from defaults, a TOML file, ``a.b=value`` assignments, and the other arguments.
+
+    What comes later in this list wins over what comes earlier.
 
     >>> make_plan(source="nature", clean={"min_posts": 30}).clean.min_posts
     30
 
-    ``source`` is a kind or a table. Where none is named, it is recognised from the paths;
+    ``source`` is a kind or a table. Where no kind is named, it is recognised from the paths;
     without paths it is nature.
     """
     paths = [paths] if isinstance(paths, str | Path) else paths
     values = read_toml(Path(config)) if config else {}
-    given = merge(tables | {"source": _table(source)}, overrides(assignments))
-    asked, known = _table(given.pop("source")), _table(values.pop("source", None))
+    assigned = overrides(assignments)
+    known = _table(values.pop("source", None))
+    asked = merge(_table(assigned.pop("source", None)), _table(source))
     if paths:
         asked["paths"] = [str(path) for path in paths]
     kind = asked.get("kind") or (
         recognise(asked["paths"]) if "paths" in asked else known.get("kind")
     )
     if known.get("kind") != kind:
-        known = {}  # of another source, whose settings are not this one's
+        known = {}  # the file describes a source of another kind, which has other settings
     table = merge(known, asked) | {"kind": kind or recognise(())}
     origin = str(config) if config else "the configuration"
-    return Plan.of(merge(values, given) | {"source": table}, origin)
+    return Plan.of(merge(merge(values, assigned), tables) | {"source": table}, origin)
 
 
 def _table(source: Any) -> dict[str, Any]:
-    """What is said of a source; a kind alone is a table, too."""
+    """The settings of a source as a table; ``source`` may also be its kind alone, or None."""
     if source is None or isinstance(source, str):
         return {"kind": source} if source else {}
     if not isinstance(source, Mapping):

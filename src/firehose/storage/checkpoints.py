@@ -1,11 +1,8 @@
-"""The state of a run on disk: each checkpoint is whole, or not there."""
+"""The state of a run on disk: a checkpoint is there whole or not at all."""
 
 import contextlib
-import fcntl
 import json
-import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from torch import Tensor
 from firehose.errors import FirehoseError
 from firehose.storage import tensors
 from firehose.storage.files import sync
+from firehose.storage.locks import is_locked, locked
 from firehose.storage.seals import sha256
 
 SCHEMA = 2
@@ -28,48 +26,32 @@ State = dict[str, Any]  # tensors, arrays and plain values, in tables of any dep
 
 
 class Checkpoints:
-    """The checkpoints of one run in a folder that is its own as long as the run lives."""
+    """The checkpoints of one run, in a folder of their own that lasts as long as the run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder and keep others out."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder, os.O_RDONLY)
-        except OSError as error:
-            raise FirehoseError(f"Cannot write to {self.folder}: {error.strerror}.") from None
-        try:
-            if not _lock(handle):
-                raise FirehoseError(
-                    f"{self.folder} is in use: the same run goes on elsewhere; wait for it."
-                )
+        """Make the folder, and lock it against other processes that would go on with the run."""
+        with contextlib.ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.folder, wait=False))
+            except OSError as error:
+                raise FirehoseError(f"Cannot write to {self.folder}: {error.strerror}.") from None
             yield
-        finally:
-            os.close(handle)
 
     def are_held(self) -> bool:
-        """Whether a run is going on with them right now."""
-        try:
-            handle = os.open(self.folder, os.O_RDONLY)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+        """Whether a process is going on with the run right now."""
+        return is_locked(self.folder)
 
     def numbers(self) -> list[int]:
-        """The checkpoints there are, the oldest first."""
+        """The numbers of the checkpoints there are, the oldest first."""
         return sorted(int(path.name[6:]) for path in self.folder.glob("state-*"))
 
     def write(self, number: int, state: State) -> None:
-        """Add one, aside and then renamed; forget all but the newest ones."""
+        """Write a checkpoint aside and rename it when it is whole; remove all but the newest."""
         aside, place = self.folder / "partial", self._place(number)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
@@ -86,7 +68,7 @@ class Checkpoints:
             shutil.rmtree(self._place(old))
 
     def read(self, number: int) -> State:
-        """One of them; a damaged one, or one of another schema, is refused with a sentence."""
+        """Read a checkpoint; raises an error where it is damaged or has another schema."""
         place = self._place(number)
         try:
             body = json.loads((place / "values.json").read_text())
@@ -104,12 +86,12 @@ class Checkpoints:
         return unpack(tensors.read(file), values)
 
     def latest(self) -> State | None:
-        """The newest one, if there is any."""
+        """Read the newest checkpoint, if there is any."""
         numbers = self.numbers()
         return self.read(numbers[-1]) if numbers else None
 
     def drop_after(self, number: int) -> None:
-        """Forget those that are newer."""
+        """Remove the checkpoints that are newer than ``number``."""
         for newer in [each for each in self.numbers() if each > number]:
             shutil.rmtree(self._place(newer))
 
@@ -119,14 +101,14 @@ class Checkpoints:
             shutil.rmtree(self._place(older))
 
     def drop_newest(self) -> None:
-        """Forget the newest one, if there is one before it."""
+        """Remove the newest checkpoint; raises an error where there is none before it."""
         *earlier, newest = self.numbers() or [-1]
         if not earlier:
             raise FirehoseError(f"{self.folder} has no checkpoint before the newest.")
         shutil.rmtree(self._place(newest))
 
     def remove(self) -> None:
-        """The run is over, or to be begun again."""
+        """Remove the folder with all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _place(self, number: int) -> Path:
@@ -137,18 +119,6 @@ class Checkpoints:
             f"{place} is damaged: {how}; go on from the one before it with --previous, "
             "or begin again with --replace."
         )
-
-
-def _lock(handle: int) -> bool:
-    """Keep others out; who only looks whether it is locked is gone in a moment."""
-    for _ in range(10):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return True
-    return False
 
 
 def pack(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
