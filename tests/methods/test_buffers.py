@@ -1,7 +1,7 @@
 """Buffers: the contract they all keep, and what each promises besides."""
 
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,18 +10,40 @@ from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.errors import FirehoseError
-from firehose.methods.buffers.all import Balanced, make_buffer
-from firehose.methods.buffers.storage import Buffer, BufferPlan, rank
+from firehose.methods.buffers import BUFFERS, Buffer
+from firehose.methods.buffers.balanced import Balanced
+from firehose.methods.buffers.reservoir import Reservoir
+from firehose.methods.buffers.storage import rank
+from small_methods import buffer as make
 from small_models import batch_of
 
-LONGEST = 4
-PLANS = [
-    BufferPlan.of({"strategy": strategy, limit: size})
-    for strategy in ("fifo", "reservoir", "stratified", "stratified-reservoir")
+MAX_TOKENS = 4
+
+
+class Case(NamedTuple):
+    """A kind of buffer and its limit."""
+
+    kind: str
+    limit: str
+    size: int
+
+    def make(self) -> Buffer:
+        """An empty one."""
+        limit: dict[str, Any] = {self.limit: self.size}
+        return make(self.kind, MAX_TOKENS, **limit)
+
+    def most(self, users: set[int]) -> int:
+        """The posts that it may hold when these users were seen."""
+        return self.size * (len(users) if self.limit == "per_user" else 1)
+
+
+CASES = [
+    Case(kind, limit, size)
+    for kind in ("fifo", "reservoir", "stratified", "stratified-reservoir")
     for limit, size in [("posts", 7), ("per_user", 2), ("posts", 0), ("per_user", 0)]
 ]
 all_buffers = pytest.mark.parametrize(
-    "plan", PLANS, ids=lambda p: f"{p.strategy}-{'posts' if p.per_user is None else 'per-user'}"
+    "case", CASES, ids=lambda case: f"{case.kind}-{case.size}-{case.limit}"
 )
 batches = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=12)
 
@@ -59,26 +81,26 @@ def pushed(buffer: Buffer, sizes: list[list[int]], seed: int = 0) -> tuple[Count
 @settings(max_examples=40, deadline=None)
 @given(sizes=batches, seed=st.integers(0, 9))
 def test_nothing_is_lost_and_the_limit_is_kept(
-    plan: BufferPlan, sizes: list[list[int]], seed: int
+    case: Case, sizes: list[list[int]], seed: int
 ) -> None:
-    buffer = make_buffer(plan, LONGEST)
+    buffer = case.make()
     left, total = pushed(buffer, sizes, seed)
     users = [user for part in sizes for user in part]
     held = contents(buffer)
     assert Counter(list(held)) + left == Counter(range(total))  # each once, here or gone
     assert all(users[number] == user for number, user in held.items())
-    most = plan.posts if plan.posts is not None else (plan.per_user or 0) * len(set(users))
+    most = case.most(set(users))
     assert len(held) == len(buffer) <= most
-    if plan.strategy in ("fifo", "reservoir") and plan.posts is not None:
+    if case.kind in ("fifo", "reservoir") and case.limit == "posts":
         assert len(buffer) == min(total, most)
-    if plan.strategy.startswith("stratified") and plan.per_user is not None:
-        expected = {user: min(count, plan.per_user) for user, count in Counter(users).items()}
+    if case.kind.startswith("stratified") and case.limit == "per_user":
+        expected = {user: min(count, case.size) for user, count in Counter(users).items()}
         assert Counter(held.values()) == Counter(expected)
 
 
 @all_buffers
-def test_posts_come_out_as_they_went_in_but_cut(plan: BufferPlan) -> None:
-    buffer = make_buffer(plan, LONGEST)
+def test_posts_come_out_as_they_went_in_but_cut(case: Case) -> None:
+    buffer = case.make()
     post = batch_of([[1, 5, 6, 7, 8, 2], [1, 9, 2]], [3, 3])
     gone = buffer.push(post, np.random.default_rng(0))
     if not len(buffer):
@@ -94,9 +116,9 @@ def test_posts_come_out_as_they_went_in_but_cut(plan: BufferPlan) -> None:
 @settings(max_examples=20, deadline=None)
 @given(sizes=batches, user=st.integers(0, 5), more=batches)
 def test_who_is_forgotten_is_gone_and_nobody_else(
-    plan: BufferPlan, sizes: list[list[int]], user: int, more: list[list[int]]
+    case: Case, sizes: list[list[int]], user: int, more: list[list[int]]
 ) -> None:
-    buffer = make_buffer(plan, LONGEST)
+    buffer = case.make()
     pushed(buffer, sizes)
     before = contents(buffer)
     assert buffer.forget(user) == sum(owner == user for owner in before.values())
@@ -119,9 +141,9 @@ def test_who_is_forgotten_is_gone_and_nobody_else(
 @settings(max_examples=20, deadline=None)
 @given(sizes=batches, forgotten=st.integers(0, 5), user=st.integers(0, 5), more=batches)
 def test_what_is_saved_goes_on_as_if_it_never_was(
-    plan: BufferPlan, sizes: list[list[int]], forgotten: int, user: int, more: list[list[int]]
+    case: Case, sizes: list[list[int]], forgotten: int, user: int, more: list[list[int]]
 ) -> None:
-    buffer, again = make_buffer(plan, LONGEST), make_buffer(plan, LONGEST)
+    buffer, again = case.make(), case.make()
     pushed(buffer, sizes)
     buffer.forget(forgotten)
     again.restore({name: array.copy() for name, array in buffer.state().items()})
@@ -137,7 +159,7 @@ def test_what_is_saved_goes_on_as_if_it_never_was(
 
 
 def test_nothing_of_who_is_forgotten_is_saved() -> None:
-    buffer = make_buffer(BufferPlan(per_user=60), LONGEST)
+    buffer = make("stratified", MAX_TOKENS, per_user=60)
     pushed(buffer, [[0] * 60 + [1] * 40])  # the last row is not whole
     assert buffer.forget(0) == 60
     assert not set(range(1, 60)) & set(buffer.state()["column.time"].tolist())
@@ -146,7 +168,7 @@ def test_nothing_of_who_is_forgotten_is_saved() -> None:
 @settings(max_examples=60, deadline=None)
 @given(sizes=batches)
 def test_fifo_holds_the_newest(sizes: list[list[int]]) -> None:
-    buffer = make_buffer(BufferPlan(strategy="fifo", posts=7), LONGEST)
+    buffer = make("fifo", MAX_TOKENS, posts=7)
     _, total = pushed(buffer, sizes)
     assert sorted(contents(buffer)) == list(range(max(0, total - 7), total))
 
@@ -154,7 +176,7 @@ def test_fifo_holds_the_newest(sizes: list[list[int]]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(sizes=batches)
 def test_stratified_holds_the_newest_of_each_user(sizes: list[list[int]]) -> None:
-    buffer = make_buffer(BufferPlan(strategy="stratified", per_user=2), LONGEST)
+    buffer = make("stratified", MAX_TOKENS, per_user=2)
     pushed(buffer, sizes)
     expected: dict[int, list[int]] = defaultdict(list)
     for number, user in enumerate(user for part in sizes for user in part):
@@ -166,8 +188,8 @@ def test_stratified_holds_the_newest_of_each_user(sizes: list[list[int]]) -> Non
 @settings(max_examples=60, deadline=None)
 @given(users=st.lists(st.integers(0, 3), min_size=12, max_size=40), reservoir=st.booleans())
 def test_balanced_takes_from_those_who_hold_the_most(users: list[int], reservoir: bool) -> None:
-    strategy = "stratified-reservoir" if reservoir else "stratified"
-    buffer = make_buffer(BufferPlan.of({"strategy": strategy, "posts": 7}), LONGEST)
+    kind = "stratified-reservoir" if reservoir else "stratified"
+    buffer = make(kind, MAX_TOKENS, posts=7)
     assert isinstance(buffer, Balanced)
     generator = np.random.default_rng(0)
     losers = set()  # in a reservoir, they exchange posts of their own
@@ -199,10 +221,11 @@ def is_uniform(counts: Any) -> bool:
 def test_a_reservoir_is_uniform_over_all_that_was_pushed(size: int) -> None:
     counts = np.zeros(40)
     for seed in range(2000):
-        buffer = make_buffer(BufferPlan(strategy="reservoir", posts=8), LONGEST)
+        buffer = make("reservoir", MAX_TOKENS, posts=8)
         generator = np.random.default_rng(seed)
         for first in range(0, 40, size):
             buffer.push(numbered([0] * min(size, 40 - first), first), generator)
+        assert isinstance(buffer, Reservoir)
         counts[buffer.columns.rows["time"][:8]] += 1
     assert counts.sum() == 2000 * 8
     assert is_uniform(counts)
@@ -214,12 +237,11 @@ SOME = np.random.default_rng(4).integers(0, 3, 60).tolist()  # three users, as t
 @pytest.mark.parametrize("users", [[0, 1] * 20, [0, 1, 2] * 20, [0] * 20 + [1] * 9, SOME])
 @pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 6}, {"posts": 10}])
 def test_within_a_user_a_stratified_reservoir_is_uniform(
-    limit: dict[str, int], users: list[int]
+    limit: dict[str, Any], users: list[int]
 ) -> None:
     counts = np.zeros(len(users))
     for seed in range(2000):
-        plan = BufferPlan(strategy="stratified-reservoir", **limit)
-        buffer = make_buffer(plan, LONGEST)
+        buffer = make("stratified-reservoir", MAX_TOKENS, **limit)
         generator = np.random.default_rng(seed)
         for first in range(0, len(users), 8):
             buffer.push(numbered(users[first : first + 8], first), generator)
@@ -228,8 +250,8 @@ def test_within_a_user_a_stratified_reservoir_is_uniform(
 
 
 @pytest.mark.parametrize("limit", [{"per_user": 3}, {"posts": 7}])
-def test_a_stratified_sample_is_uniform_over_users_then_within(limit: dict[str, int]) -> None:
-    buffer = make_buffer(BufferPlan(strategy="stratified", **limit), LONGEST)
+def test_a_stratified_sample_is_uniform_over_users_then_within(limit: dict[str, Any]) -> None:
+    buffer = make("stratified", MAX_TOKENS, **limit)
     buffer.push(numbered([0, 0, 0, 1, 2, 2, 2], 0), np.random.default_rng(0))
     drawn = buffer.sample(30_000, np.random.default_rng(1))
     assert is_uniform(list(Counter(drawn.user.tolist()).values()))
@@ -239,7 +261,7 @@ def test_a_stratified_sample_is_uniform_over_users_then_within(limit: dict[str, 
 
 
 def test_a_pool_s_sample_is_uniform_over_posts() -> None:
-    buffer = make_buffer(BufferPlan(strategy="fifo", posts=9), LONGEST)
+    buffer = make("fifo", MAX_TOKENS, posts=9)
     pushed(buffer, [[0] * 7, [1] * 5])
     counts = Counter(buffer.sample(30_000, np.random.default_rng(1)).time.tolist())
     assert is_uniform(list(counts.values()))
@@ -248,7 +270,7 @@ def test_a_pool_s_sample_is_uniform_over_posts() -> None:
 @pytest.mark.parametrize("limits", [{}, {"posts": 1, "per_user": 1}])
 def test_a_buffer_has_one_limit(limits: dict[str, int]) -> None:
     with pytest.raises(FirehoseError, match="one limit: give posts, or per_user"):
-        BufferPlan.of(limits)
+        BUFFERS.settings({"kind": "fifo", **limits})
 
 
 @given(st.lists(st.integers(0, 4), max_size=20))

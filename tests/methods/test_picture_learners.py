@@ -5,21 +5,19 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from firehose.methods.buffers.all import make_buffer
-from firehose.methods.learners.all import OnlineOnly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firehose.batch import Batch
 from firehose.data.pictures.files import Pictures
 from firehose.data.pictures.tasks import as_posts
-from firehose.methods.buffers.storage import BufferPlan
-from firehose.methods.learners.gem import GEM, weights
-from firehose.methods.learners.icarl import Exemplars, ICaRL, herd
+from firehose.methods.buffers.exemplars import Exemplars, herd
+from firehose.methods.learners.gem import weights
+from firehose.methods.step import Setup
 from firehose.models.perceptron import Perceptron, PixelScale, labels
-from firehose.optim.adam import NotFinite
+from firehose.optim.clipping import NotFinite
 from firehose.optim.gradient import Gradient
-from firehose.optim.sgd import SGD
+from small_methods import buffer, learner, sgd, step
 
 PIXELS = 6
 
@@ -33,6 +31,14 @@ def pictures(count: int, task: int = 0, first: int = 0, seed: int = 0) -> Batch:
 
 def flat(gradient: Gradient) -> torch.Tensor:
     return torch.cat([slope.flatten() for slope in gradient.shared if slope is not None])
+
+
+def exemplars(model: Perceptron, posts: int, tasks: list[int]) -> Exemplars:
+    """For so many posts from tasks of these sizes."""
+    setup = Setup(model, task_sizes=tuple(tasks))
+    made = buffer("exemplars", PIXELS + 1, setup, posts=posts)
+    assert isinstance(made, Exemplars)
+    return made
 
 
 @given(st.integers(1, 4), st.integers(0, 2**31 - 1), st.sampled_from([0.0, 0.5]), st.booleans())
@@ -123,7 +129,7 @@ def test_with_one_earlier_task_and_no_margin_gem_is_a_gem() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
     model = Perceptron(PIXELS, 3, (5,), seed)
-    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
+    memory = buffer("stratified", PIXELS + 1, per_user=4)
     generator = np.random.default_rng(seed)
     past = pictures(4, task=0, seed=seed)
     memory.push(past, generator)
@@ -131,7 +137,8 @@ def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
     released = pictures(5, task=1, seed=seed + 9)
     before = flat(model.gradient(released))
     reference = flat(model.gradient(past))
-    gradient = GEM(5, margin=0.0).gradient(model, released, memory, generator)
+    gem = learner("gem", 5, margin=0.0)
+    gradient = gem.gradient(step(model, gem, released, memory, generator))
     assert gradient is not None
     conflict = before @ reference
     expected = before - min(float(conflict / (reference @ reference)), 0.0) * reference
@@ -141,22 +148,24 @@ def test_gem_corrects_what_conflicts_and_nothing_else(seed: int) -> None:
 def test_gem_says_when_gradients_are_beyond_numbers() -> None:
     model = Perceptron(PIXELS, 3, (5, 5), seed=1)
     model.weights.data.mul_(1e10)
-    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
+    memory = buffer("stratified", PIXELS + 1, per_user=4)
     generator = np.random.default_rng(0)
     memory.push(pictures(4, task=0), generator)
+    gem = learner("gem", 5)
     with pytest.raises(NotFinite, match="too long to be multiplied"):
-        GEM(5).gradient(model, pictures(5, task=1), memory, generator)
+        gem.gradient(step(model, gem, pictures(5, task=1), memory, generator))
 
 
 def test_gem_without_a_past_is_online_only() -> None:
     model = Perceptron(PIXELS, 3, (5,))
-    memory = make_buffer(BufferPlan(per_user=4), PIXELS + 1)
-    released, generator = pictures(4), np.random.default_rng(0)
-    one = GEM(9).gradient(model, released, memory, generator)
-    two = OnlineOnly(9).gradient(model, released, memory, generator)
+    memory = buffer("stratified", PIXELS + 1, per_user=4)
+    released = pictures(4)
+    gem, online = learner("gem", 9), learner("online-only", 9)
+    one = gem.gradient(step(model, gem, released, memory))
+    two = online.gradient(step(model, online, released, memory))
     assert one is not None and two is not None
     assert torch.equal(flat(one), flat(two))
-    assert GEM(9).gradient(model, released.select(np.zeros(0, np.int64)), memory, generator) is None
+    assert gem.gradient(step(model, gem, released.select(np.zeros(0, np.int64)), memory)) is None
 
 
 def test_herding_is_greedy() -> None:
@@ -177,7 +186,7 @@ def test_herding_is_greedy() -> None:
 
 def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
     model = Perceptron(PIXELS, 6, (5,))
-    held = Exemplars(model, posts=12, tasks=[12] * 3)
+    held = exemplars(model, 12, [12] * 3)
     generator = np.random.default_rng(0)
     gone = 0
     for start in (0, 4, 8):
@@ -198,7 +207,7 @@ def test_exemplars_share_the_room_and_nothing_is_lost() -> None:
 
 
 def test_a_task_may_be_shorter_than_others() -> None:
-    held = Exemplars(Perceptron(PIXELS, 6, (5,)), posts=12, tasks=[3, 6])
+    held = exemplars(Perceptron(PIXELS, 6, (5,)), 12, [3, 6])
     generator = np.random.default_rng(0)
     held.push(pictures(3), generator)
     assert len(held) == 3
@@ -210,7 +219,7 @@ def test_a_task_may_be_shorter_than_others() -> None:
 
 def test_the_nearest_mean_decides() -> None:
     model = Perceptron(PIXELS, 3, (5,))
-    held = Exemplars(model, posts=9, tasks=[9] * 2)
+    held = exemplars(model, 12, [9] * 2)
     posts = pictures(9)
     assert held.classify(posts).tolist() == model.outputs(posts).argmax(1).tolist()
     held.push(posts, np.random.default_rng(0))
@@ -222,19 +231,21 @@ def test_the_nearest_mean_decides() -> None:
 
 def test_icarl_reminds_of_what_was_and_only_of_that() -> None:
     model = Perceptron(PIXELS, 3, (5,))
-    held = Exemplars(model, posts=9, tasks=[9] * 2)
+    held = exemplars(model, 12, [9] * 2)
     generator = np.random.default_rng(0)
     released = pictures(4, task=1)
     plain = flat(model.gradient(released))
-    first = ICaRL(9).gradient(model, released, held, generator)
+    icarl = learner("icarl", 9, model)
+    first = icarl.gradient(step(model, icarl, released, held, generator))
     held.push(pictures(9), generator)
     # Nothing has changed since the exemplars were chosen, so there is nothing to mend.
-    second = ICaRL(9).gradient(model, released, held, generator)
+    second = icarl.gradient(step(model, icarl, released, held, generator))
     assert first is not None and second is not None
     assert torch.equal(flat(first), plain)
     assert torch.allclose(flat(second), plain, atol=1e-6)
-    SGD(model, 0.5).step(first)
-    third = ICaRL(9, strength=2.0).gradient(model, released, held, np.random.default_rng(1))
+    sgd(model, 0.5).step(first)
+    icarl = learner("icarl", 9, model, strength=2.0)
+    third = icarl.gradient(step(model, icarl, released, held, 1))
     reminders, then = held.reminders(np.random.default_rng(1))
     weights = differentiable(model)
     now = torch.log_softmax(run(weights, model.pixels_of(reminders)), 1)
@@ -278,7 +289,7 @@ def test_plain_descent_by_hand() -> None:
     model = Perceptron(PIXELS, 3, (5,))
     before = [weight.detach().clone() for weight in model.parameters()]
     gradient = model.gradient(pictures(4))
-    norm = SGD(model, 0.1).step(gradient)
+    norm = sgd(model, 0.1).step(gradient)
     assert norm == pytest.approx(float(flat(gradient).norm()))
     for old, weight, slope in zip(before, model.parameters(), gradient.shared, strict=True):
         assert slope is not None

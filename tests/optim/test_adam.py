@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from firehose.models.users import Users
-from firehose.optim.adam import BETAS, EPSILON, Adam, step_rows
+from firehose.optim.adam import BETAS, EPSILON, RowMoments
 from firehose.optim.gradient import Gradient
+from small_methods import adam
 from small_models import awake, batch_of, tiny
 
 
@@ -14,11 +15,12 @@ def test_rows_move_as_if_each_had_an_adam_of_its_own() -> None:
     torch.manual_seed(0)
     users = Users(3)
     users.take(np.arange(4), learn=True)
+    moments = RowMoments(users)
     alone = [torch.zeros(3, requires_grad=True) for _ in range(4)]
     adams = [torch.optim.Adam([row], lr=0.1, betas=BETAS, eps=EPSILON) for row in alone]
     for present in ([0, 2], [2, 3], [0, 1, 2, 3], [3]):
         slopes = torch.randn(len(present), 3)
-        step_rows(users, torch.tensor(present), slopes, 0.1)
+        moments.step(torch.tensor(present), slopes, 0.1)
         for number, slope in zip(present, slopes, strict=True):
             alone[number].grad = slope.clone()
             adams[number].step()
@@ -29,10 +31,10 @@ def test_rows_move_as_if_each_had_an_adam_of_its_own() -> None:
 
 def test_who_is_silent_does_not_move() -> None:
     model = awake(tiny("adapters"))
-    adam = Adam(model, 0.1)
+    rule = adam(model, 0.1)
     before = model.users.vectors.clone()
     for _ in range(3):
-        adam.step(model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])))
+        rule.step(model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5])))
     moved = (model.users.vectors != before).any(1).nonzero().flatten().tolist()
     assert moved == [3, 5]
 
@@ -78,16 +80,16 @@ def test_the_gradient_is_clipped_over_weights_and_users_together() -> None:
     model = awake(tiny("adapters"))
     gradient = model.gradient(batch_of([[1, 4, 5, 2], [1, 7, 2]], [3, 5]))
     whole = flat(gradient)
-    adam = Adam(model, 0.1, clip=0.01)
-    assert adam.step(gradient) == pytest.approx(float(whole.norm()), rel=1e-5)
+    rule = adam(model, 0.1, clip=0.01)
+    assert rule.step(gradient) == pytest.approx(float(whole.norm()), rel=1e-5)
     assert torch.allclose(flat(gradient), whole * 0.01 / whole.norm(), rtol=1e-3, atol=1e-9)
 
 
 def test_learning_makes_the_batch_cheaper() -> None:
     model = tiny("adapters")
     batch = batch_of([[1, 4, 5, 2], [1, 9, 2], [1, 7, 7, 7, 2]])
-    adam = Adam(model, 1e-2)
+    rule = adam(model, 1e-2)
     before = model.pay(batch).nats.sum()
     for _ in range(30):
-        adam.step(model.gradient(batch))
+        rule.step(model.gradient(batch))
     assert model.pay(batch).nats.sum() < before / 2

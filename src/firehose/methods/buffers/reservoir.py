@@ -32,6 +32,7 @@ class Reservoir(Buffer):
         """Let posts in with the probability that keeps the sample uniform."""
         self.columns.fit(batch)
         most = self.limit.after(batch.user)
+        surplus = self._shrink(most, generator) if self.count > most else None
         number = self.pushed + np.arange(len(batch))
         target = np.floor(generator.random(len(batch)) * (number + 1)).astype(np.int64)
         free = min(most - self.count, len(batch))
@@ -39,7 +40,8 @@ class Reservoir(Buffer):
         target[target >= most] = -1
         before = self.count
         self.count, self.pushed = before + free, self.pushed + len(batch)
-        return place_posts(self.columns, batch, target.tolist(), target < before)
+        gone = place_posts(self.columns, batch, target.tolist(), target < before)
+        return gone if surplus is None else batch.join([surplus, gone])
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:
         """Posts drawn uniformly, with replacement."""
@@ -52,11 +54,9 @@ class Reservoir(Buffer):
     def forget(self, user: int) -> int:
         """Erase a user's posts; returns how many. Looks through the whole buffer."""
         self.limit.forget(user)
-        keep = self.columns.rows["user"][: self.count] != user if self.count else np.zeros(0, bool)
-        for rows in self.columns.rows.values():
-            rows[: keep.sum()], rows[keep.sum() : self.count] = rows[: self.count][keep], 0
-        self.count = int(keep.sum())
-        return int((~keep).sum())
+        before = self.count
+        self._keep(self.columns.rows["user"][:before] != user if before else np.zeros(0, bool))
+        return before - self.count
 
     def state(self) -> State:
         """The posts, and all that decides what happens to the next ones."""
@@ -68,3 +68,18 @@ class Reservoir(Buffer):
         self.columns.restore(state)
         self.limit.restore(state)
         self.count, self.pushed = state["numbers"].tolist()
+
+    def _shrink(self, most: int, generator: np.random.Generator) -> Batch:
+        """Let random posts leave: the limit fell because a user was forgotten."""
+        kept = np.zeros(self.count, bool)
+        kept[generator.choice(self.count, most, replace=False)] = True
+        left = self.columns.take(np.flatnonzero(~kept))
+        self._keep(kept)
+        return left
+
+    def _keep(self, kept: NDArray[np.bool_]) -> None:
+        """Keep some of the posts, and erase the others."""
+        count = int(kept.sum())
+        for rows in self.columns.rows.values():
+            rows[:count], rows[count : self.count] = rows[: self.count][kept], 0
+        self.count = count

@@ -1,0 +1,88 @@
+"""Learners: what their gradients are, by torch alone, and how many posts a step sees."""
+
+import numpy as np
+import pytest
+import torch
+
+from firehose.batch import Batch
+from firehose.models.personal import Personal
+from firehose.optim.gradient import Gradient
+from small_methods import adam, buffer, learner, shown, step, stream
+from small_models import awake, batch_of, tiny
+
+
+def test_a_gem_projects_what_conflicts() -> None:
+    model = awake(tiny("adapters"))
+    fresh = batch_of([[1, 7, 8, 2], [1, 7, 9, 2], [1, 8, 8, 2], [1, 9, 7, 2]], [0, 1, 2, 3])
+    old = batch_of([[1, 5, 6, 2], [1, 7, 5, 2], [1, 8, 5, 2], [1, 9, 5, 2]], [0, 1, 4, 5])
+    held = buffer(posts=9)
+    held.push(old, np.random.default_rng(0))
+    rule = adam(model, 0.02)
+    for _ in range(20):  # until what helps the one harms the other
+        rule.step(model.gradient(Batch.join([fresh, old])))
+    conflicts = 0
+    a_gem = learner("a-gem", 4)
+    for seed in range(30):
+        found = a_gem.gradient(step(model, a_gem, fresh, held, seed))
+        assert found is not None
+        replayed = np.random.default_rng(seed)
+        posts = fresh.select(replayed.choice(4, 2, replace=False, shuffle=False))
+        gradient = dense(model, posts)
+        reference = dense(model, held.sample(2, replayed))
+        inner = gradient @ reference
+        if inner < 0:
+            conflicts += 1
+            gradient = gradient - inner / (reference @ reference) * reference
+            assert abs(float(gradient @ reference)) < 1e-4 * float(gradient.norm())
+        assert torch.allclose(spread(model, found), gradient, atol=1e-6)
+    assert 0 < conflicts < 30
+
+
+def dense(model: Personal, batch: Batch) -> torch.Tensor:
+    """The gradient by torch alone, users who are not in the batch included."""
+    model.zero_grad()
+    loss, taken = model.loss(batch)
+    loss.backward()
+    users = torch.zeros(len(model.users), model.users.d_user)
+    assert taken.vectors.grad is not None
+    users[taken.rows] = taken.vectors.grad
+    parts = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    return torch.cat([*parts, users.flatten()])
+
+
+def spread(model: Personal, gradient: Gradient) -> torch.Tensor:
+    users = torch.zeros(len(model.users), model.users.d_user)
+    users[gradient.rows] = gradient.users
+    parts = [slope.flatten() for slope in gradient.shared if slope is not None]
+    return torch.cat([*parts, users.flatten()])
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The posts of each gradient that is computed."""
+    counts: list[int] = []
+    made = Personal.gradient
+
+    def counted(model: Personal, batch: Batch) -> Gradient:
+        counts.append(len(batch))
+        return made(model, batch)
+
+    monkeypatch.setattr(Personal, "gradient", counted)
+    return counts
+
+
+NAMES = ("online-only", "replay-only", "mixed-replay", "a-gem")
+KINDS = {name: name for name in NAMES} | shown("add-a-learner.md")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_step_sees_so_many_posts_in_all(name: str, sizes: list[int]) -> None:
+    model = tiny("adapters")
+    chosen = learner(KINDS[name], 6, model)
+    held = buffer(posts=9)
+    (released,) = stream(1, posts=8)
+    empty = released.select(np.zeros(0, np.int64))
+    assert chosen.gradient(step(model, chosen, empty, held)) is None  # nothing to learn from
+    held.push(released, np.random.default_rng(0))
+    assert chosen.gradient(step(model, chosen, released, held)) is not None
+    assert sum(sizes) == 6
