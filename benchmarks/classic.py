@@ -18,15 +18,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from firehose.classic.methods import Protocol, make_parts
 from firehose.data.pictures.files import Pictures
-from firehose.data.pictures.tasks import BENCHMARKS, Tasks, as_posts
-from firehose.game.round import play
+from firehose.data.pictures.tasks import Tasks, as_posts
+from firehose.experiments.classic import parse
+from firehose.game.assembly import Game
+from firehose.game.settings import make_settings
+from firehose.models.perceptron import Perceptron
 
 PIXELS, TASKS, SAMPLES = 784, 5, 2000
 SLICE = 50  # rounds
 Phases = dict[str, float]  # seconds
-ONE_STEP = Protocol(steps=1, step_size=10)
+ONE_STEP = ["pictures.benchmark=disjoint-mnist", "play.steps=1", "play.step_size=10"]
 
 
 def noise(task: int) -> Pictures:
@@ -55,8 +57,11 @@ def plain(tasks: Tasks) -> Iterator[Phases]:
 
 def game(method: str, tasks: Tasks) -> Iterator[Phases]:
     """The rounds of a game."""
-    parts = make_parts(BENCHMARKS["disjoint-mnist"], tasks, method, 0, ONE_STEP)
-    for played in play(tasks.stream(10), *parts[:4], np.random.default_rng(0)):
+    learner, optimizer = parse(method)
+    chosen = {"learner": learner, "optimizer": optimizer}
+    memory = {"memory": {"per_user": 60}} if learner == "gem" else {}
+    playing = make_settings("classic", ONE_STEP, play=chosen | memory).play
+    for played in Game(Perceptron(PIXELS, 10, (100, 100)), playing).rounds(tasks.stream(10)):
         yield played.seconds
 
 

@@ -16,12 +16,11 @@ import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.game.round import play
+from firehose.game.assembly import Game
 from firehose.game.settings import make_settings
-from firehose.methods.buffers.all import make_buffer
-from firehose.methods.buffers.storage import Buffer, BufferPlan
-from firehose.methods.learners.all import MixedReplay
-from firehose.methods.optimizers.all import ConGraD, OnlineGD
+from firehose.methods.buffers import BUFFERS, Buffer
+from firehose.methods.optimizers.congrad import ConGraD
+from firehose.methods.step import Setup
 from firehose.models.allocation import keep_memory
 from firehose.models.personal import Personal
 from firehose.optim.adam import Adam
@@ -64,29 +63,26 @@ class Table:
     """A game at the laptop preset with so many users, who all have posted before."""
 
     def __init__(self, optimizer: str, users: int) -> None:
-        playing = LAPTOP.play
         self.users = users
-        self.model = Personal(LAPTOP.model, PIECES)
-        self.model.users.take(np.arange(users), learn=True)
-        self.memory = filled(BufferPlan(per_user=2), users, 2)
-        self.validation = filled(BufferPlan(per_user=1), users, 1)
-        adam = Adam(self.model, playing.rate)
-        self.learner = MixedReplay(playing.step_size)
-        self.optimizer = (
-            OnlineGD(adam, playing.steps)
-            if optimizer == "online-gd"
-            else ConGraD(adam, playing.steps, self.validation, playing.scored)
-        )
+        model = Personal(LAPTOP.model, PIECES)
+        model.users.take(np.arange(users), learn=True)
+        memory = {"play": {"memory": {"per_user": 2}, "optimizer": optimizer}}
+        self.game = Game(model, make_settings("laptop", **memory).play)
+        fill(self.game.memory, users, 2)
+        self.buffers = [self.game.memory]
+        if isinstance(self.game.optimizer, ConGraD):
+            fill(self.game.optimizer.validation, users, 1)
+            self.buffers.append(self.game.optimizer.validation)
         self.seconds: list[float] = []
         self.others: list[float] = []  # the share of what is neither a pass nor a step
 
     def play(self, generator: np.random.Generator, keep: bool) -> None:
         """One round."""
         batch = random_posts(generator, LAPTOP.play.posts, self.users)
-        parts = (self.model, self.learner, self.optimizer, self.memory, generator)
+        self.game.generator = generator
         with passes_and_steps() as spent:
             begin = time.perf_counter()
-            for _ in play([batch], *parts):
+            for _ in self.game.rounds([batch]):
                 pass
             whole = time.perf_counter() - begin
         if keep:
@@ -123,8 +119,9 @@ def passes_and_steps() -> Iterator[list[float]]:
 def buffers(rounds: int) -> None:
     """Push and sample with everybody's slots full."""
     for strategy in ("fifo", "reservoir", "stratified", "stratified-reservoir"):
-        plan = BufferPlan.of({"strategy": strategy, "per_user": 2})
-        buffer = filled(plan, MANY, 2)
+        settings = BUFFERS.settings({"kind": strategy, "per_user": 2})
+        buffer = BUFFERS.make(settings, Setup(max_tokens=TOKENS))
+        fill(buffer, MANY, 2)
         generator = np.random.default_rng(0)
         seconds = []
         for _ in range(20 * rounds):
@@ -137,15 +134,13 @@ def buffers(rounds: int) -> None:
         print(f"{strategy}: push 128 and sample 128 with {MANY:,} users: {middle:.2f} ms")
 
 
-def filled(plan: BufferPlan, users: int, posts: int) -> Buffer:
-    """A buffer with so many posts of every user."""
-    buffer = make_buffer(plan, TOKENS)
+def fill(buffer: Buffer, users: int, posts: int) -> None:
+    """Push so many posts of every user."""
     generator = np.random.default_rng(0)
     for _ in range(posts):
         for first in range(0, users, 100_000):
             numbers = np.arange(first, min(first + 100_000, users))
             buffer.push(posts_of(generator, numbers), generator)
-    return buffer
 
 
 def random_posts(generator: np.random.Generator, posts: int, users: int) -> Batch:
@@ -168,11 +163,12 @@ def posts_of(generator: np.random.Generator, users: Any) -> Batch:
 def weigh(table: Table) -> None:
     """Everything that is there for each user: posts, vector, Adam's moments, where they lie."""
     arrays: list[Any] = []
-    for buffer in (table.memory, table.validation):
+    for buffer in table.buffers:
         arrays += [*vars(buffer)["columns"].rows.values()]
         arrays += [value for value in vars(buffer).values() if isinstance(value, np.ndarray)]
-    users = table.model.users
+    users = table.game.model.users
     arrays += [value for value in vars(users).values() if hasattr(value, "nbytes")]
+    arrays += [state.values for state in table.game.rule.row_states()]
     size = sum(array.nbytes for array in arrays) / table.users
     print(f"memory: {size / 1e3:.2f} kB a user, with 2 + 1 posts of {TOKENS} tokens")
 

@@ -85,7 +85,7 @@ def growth(rounds: int) -> None:
     """The flat step with more and more users in the table."""
     counts = (1_000, 100_000, 1_000_000)
     model = Personal(PLAN, PIECES)
-    adam = Adam(model, 2.5e-4)
+    adam = Adam(Adam.Settings(warmup=0), model)
     tables = {count: table_of(count) for count in counts}
     seconds: dict[int, list[float]] = {count: [] for count in counts}
     generator = np.random.default_rng(1)
@@ -173,7 +173,7 @@ def flat_step() -> Callable[[Batch], None]:
     """Our own step, with a model of its own."""
     model = Personal(PLAN, PIECES).train()
     model.users = table_of(USERS)
-    adam = Adam(model, 2.5e-4)
+    adam = Adam(Adam.Settings(warmup=0), model)
     return lambda batch: learn(model, adam, batch)
 
 

@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from firehose.methods.buffers.all import make_buffer
-from firehose.methods.learners.all import LEARNERS
-from firehose.methods.optimizers.all import ConGraD
 
 from fake_gpu import FAKE, FakeGPU
 from firehose.errors import FirehoseError
 from firehose.game.round import play
 from firehose.generation.decoding import Decoder
-from firehose.methods.buffers.storage import BufferPlan
 from firehose.models import device
 from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random
 from firehose.models.personal import Architecture, Personal
 from firehose.optim.adam import Adam
 from firehose.optim.gradient import Gradient
+from small_methods import adam, buffer, congrad, learner
 from small_models import TINY, awake, batch_of, tiny
 
 POSTS = batch_of([[1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [11, 12, 13, 14]], users=[0, 1, 1, 20])
@@ -64,7 +61,7 @@ def test_only_devices_that_can_be_are_named() -> None:
 
 def _trained(device: Device, steps: int = 30) -> tuple[Personal, Gradient]:
     model = awake(tiny("adapters")).move_to(device)
-    adam = Adam(model, 1e-2)
+    adam = adam(model, 1e-2)
     for _ in range(steps):
         gradient = model.train().gradient(POSTS)
         adam.step(gradient)
@@ -98,12 +95,11 @@ def test_a_whole_game_stays_on_its_device(
     )
     model = awake(tiny(architecture, shape=DROPPING)).move_to(Device(FAKE))
     generator = np.random.default_rng(0)
-    validation = make_buffer(BufferPlan(per_user=1), 50)
-    for name in LEARNERS:
-        memory = make_buffer(BufferPlan(per_user=2), 50)
+    for kind in ("online-only", "replay-only", "mixed-replay", "a-gem", "gem"):
+        memory = buffer("stratified", per_user=2)
         with FakeGPU() as gpu:
-            optimizer = ConGraD(Adam(model, 1e-3), 2, validation, 4, moments=True)
-            rounds = play([POSTS] * 3, model, LEARNERS[name](4), optimizer, memory, generator)
+            optimizer = congrad(adam(model, 1e-3), 2, validation=2, restore_moments=True)
+            rounds = play([POSTS] * 3, model, learner(kind, 4), optimizer, memory, generator)
             assert [each.paid.nats.shape for each in rounds] == [(4,)] * 3
             assert gpu.operations > 1000
     assert model.users.vectors.device == torch.device("cpu")
