@@ -38,10 +38,10 @@ def simple_posts(users: int = 3, posts: int = 24) -> list[Post]:
     words = "the quick brown fox jumps over a lazy dog while nobody in the house is looking"
     return [
         Post(
-            id=f"{user}-{number}",
             user=f"user{user}",
-            time=1_400_000_000_000 + number * 3_600_000 + user,
             text=" ".join(words.split()[(number + k * (user + 1)) % 16] for k in range(6)),
+            time=1_400_000_000_000 + number * 3_600_000 + user,
+            id=f"{user}-{number}",
             language="en",
         )
         for number in range(posts)

@@ -301,7 +301,7 @@ def test_strict_stops_at_the_first_unreadable_record_with_file_and_line(tmp_path
 def test_half_a_surrogate_pair_is_mended(tmp_path: Path) -> None:
     class Broken(Source):
         def read(self, shard: Shard) -> Iterator[Post]:  # noqa: ARG002
-            yield Post("1", "ann", 0, "half a smile \ud83d here")
+            yield Post("ann", "half a smile \ud83d here", 0, "1")
 
     shard = reading.read_shard(Broken(), tmp_path, 99, False, {"number": 0, "shard": {}})
     (task,) = (task for task in reading.parts([shard]) if task["part"] == shard["batches"][0][0])

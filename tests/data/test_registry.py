@@ -39,12 +39,12 @@ class Registry(RuleBasedStateMachine):
         for name in "abcdef":
             assert self.registry.number(name) == known.get(name)
             assert (name in self.registry) == (name in known)
-        for number, name in enumerate(self.everyone):
-            if name is None:
+        for number, expected in enumerate(self.everyone):
+            if expected is None:
                 with pytest.raises(KeyError):
                     self.registry.name(number)
             else:
-                assert self.registry.name(number) == name
+                assert self.registry.name(number) == expected
 
 
 test_registry = Registry.TestCase

@@ -86,6 +86,13 @@ def words(text: str, mentions: bool) -> list[str]:
     return found
 
 
+def mend(text: str) -> str:
+    """``text`` as it can be written: halves of surrogate pairs joined, lone ones as U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def is_blank(text: str) -> bool:
     """Whether ``text`` has no token at all."""
     # Not str.isspace: it takes \x1c to \x1f for whitespace, which the tokenizer does not.

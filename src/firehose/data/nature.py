@@ -204,17 +204,17 @@ class Population:
             for number, (time, kind, choice, text) in enumerate(rows, begin):
                 key, code = f"n{user}-{number}", "en"
                 if kind == ORDINARY:
-                    yield Post(key, name, time, text, code)
+                    yield Post(name, text, time, key, code)
                     continue
                 if kind == FOREIGN:
                     code, sentence = self._foreign[int(choice * len(self._foreign))]
-                    yield Post(key, name, time, sentence, code)
+                    yield Post(name, sentence, time, key, code)
                     continue
                 other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
                 if kind == RETWEET:
-                    yield Post(key, name, time, f"RT @{other} : {text}", code, is_retweet=True)
+                    yield Post(name, f"RT @{other} : {text}", time, key, code, is_retweet=True)
                 else:
-                    yield Post(key, name, time, f"@{other} {text}", code, is_reply=True)
+                    yield Post(name, f"@{other} {text}", time, key, code, is_reply=True)
 
     def _write(self, user: int, times: Integers, generator: np.random.Generator) -> list[str]:
         """An English text for each time."""

@@ -6,12 +6,16 @@ USER_SPLITS = ("train", "validation", "test")  # where a user's post can be
 
 
 class Post(NamedTuple):
-    """One short text by one user at one moment, as a source delivers it."""
+    """One short text by one user at one moment.
 
-    id: str  # unique among the user's posts; the split is drawn from its hash
+    A source that a corpus is made from gives a time and an id to each; a text that is only scored
+    or learned from needs neither.
+    """
+
     user: str
-    time: int  # milliseconds since 1970-01-01T00:00:00Z
     text: str
+    time: int = 0  # milliseconds since 1970-01-01T00:00:00Z
+    id: str = ""  # unique among the user's posts; the split is drawn from its hash
     language: str | None = None  # ISO 639-1 where the source states it; None: to be detected
     is_retweet: bool = False  # explicitly marked as such
     is_reply: bool = False

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from firehose.data.clean import mend
 from firehose.data.engine import Task
 from firehose.data.post import Post
 from firehose.data.sources import Source
@@ -23,12 +24,12 @@ from firehose.errors import FirehoseError
 PARTS = 64
 PART = 500_000  # posts, about: what is settled at once
 ROWS = 32_768  # posts held in memory while reading
-COLUMNS = pa.schema(
+COLUMNS = pa.schema(  # the fields of a post, in their order
     [
-        ("id", pa.string()),
         ("user", pa.string()),
-        ("time", pa.int64()),
         ("text", pa.large_string()),  # 32 bits end at 2 GB
+        ("time", pa.int64()),
+        ("id", pa.string()),
         ("language", pa.string()),
         ("is_retweet", pa.bool_()),
         ("is_reply", pa.bool_()),
@@ -117,7 +118,7 @@ def _by_part(posts: Sequence[Post]) -> Iterator[tuple[int, pa.RecordBatch]]:
     try:
         arrays = _arrays(posts)
     except UnicodeEncodeError:  # half of a surrogate pair, as "\ud83d" in JSON; not text
-        posts = [Post(*map(_mend, post)) for post in posts]
+        posts = [Post(*map(_mended, post)) for post in posts]
         arrays = _arrays(posts)
     known: dict[str, int] = {}
     for post in posts:
@@ -136,7 +137,5 @@ def _arrays(posts: Sequence[Post]) -> list[pa.Array]:
     return [pa.array(values, field.type) for values, field in columns]
 
 
-def _mend(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _mended(value: Any) -> Any:
+    return mend(value) if isinstance(value, str) else value

@@ -105,12 +105,12 @@ class TestPosts:
         first = repository.commit("Fix the\nparser\n\nIt  crashed\non é.\n\nMore detail.\n")
         second = repository.commit("Add a test", BOB)
         assert read(source) == [
-            Post(second, hashed("bob@example.org"), 1_400_000_120_000, "Add a test"),
+            Post(hashed("bob@example.org"), "Add a test", 1_400_000_120_000, second),
             Post(
-                first,
                 hashed("ann@example.org"),
-                1_400_000_060_000,
                 "Fix the parser It crashed on é.",
+                1_400_000_060_000,
+                first,
             ),
         ]
 

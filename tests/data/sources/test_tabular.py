@@ -27,10 +27,10 @@ from firehose.data.sources.tabular import Columns, Tabular
 from firehose.errors import FirehoseError
 
 POSTS = [
-    Post("1", "ann", 1_538_000_000_000, "plain"),
-    Post("2", "bob", 1_538_000_000_123, 'line\nbreak, "quotes",\ttab; 日本語 🎉', "ja"),
-    Post("3", "ann", -1, "before 1970", "en", is_retweet=True),
-    Post("4", "zoë", 0, " spaces ", None, is_reply=True),
+    Post("ann", "plain", 1_538_000_000_000, "1"),
+    Post("bob", 'line\nbreak, "quotes",\ttab; 日本語 🎉', 1_538_000_000_123, "2", "ja"),
+    Post("ann", "before 1970", -1, "3", "en", is_retweet=True),
+    Post("zoë", " spaces ", 0, "4", None, is_reply=True),
 ]
 FORMATS = ["parquet", "jsonl", "ndjson", "json", "csv", "tsv"]
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -217,7 +217,7 @@ def test_ids_are_kept_exactly(tmp_path: Path) -> None:
         {"user": 12.0, "time": 0, "text": "a", "id": "x"},
     ]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, as_json)))
-    assert read(path) == [Post(str(10**30), str(big), 0, "a"), Post("x", "12", 0, "a")]
+    assert read(path) == [Post(str(big), "a", 0, str(10**30)), Post("12", "a", 0, "x")]
     path = parquet(
         tmp_path / "a.parquet",
         user=pa.array([big, None], pa.int64()),
@@ -225,7 +225,7 @@ def test_ids_are_kept_exactly(tmp_path: Path) -> None:
         text=["a", "b"],
         id=pa.array([7.0, 8.0]),
     )
-    assert read(path) == [Post("7", str(big), 0, "a"), Skip("no user", f"{path}:row 2")]
+    assert read(path) == [Post(str(big), "a", 0, "7"), Skip("no user", f"{path}:row 2")]
 
 
 def test_without_ids_the_content_is_hashed(tmp_path: Path) -> None:
@@ -275,9 +275,9 @@ def test_broken_jsonl_records_are_skipped_one_by_one(tmp_path: Path) -> None:
         (15, "unreadable yes or no"),
     ]
     assert read(path) == [
-        Post("1", "u", 0, "first, after a byte order mark"),
+        Post("u", "first, after a byte order mark", 0, "1"),
         *(Skip(reason, f"{path}:{line}") for line, reason in reasons),
-        Post("2", "u", 0, "last, without a line end"),
+        Post("u", "last, without a line end", 0, "2"),
     ]
 
 
@@ -298,14 +298,14 @@ def test_broken_csv_rows_are_skipped_one_by_one(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "a.csv", b"\n".join(lines))
     assert read(path) == [
-        Post("1", "u", 0, "two\nlines"),
+        Post("u", "two\nlines", 0, "1"),
         Skip("broken CSV row", f"{path}:4"),
         Skip("broken CSV row", f"{path}:5"),
         Skip("not UTF-8", f"{path}:6"),
         Skip("not UTF-8", f"{path}:7"),
         Skip("broken CSV row", f"{path}:9"),
         Skip("no user", f"{path}:11"),
-        Post("8", "u", 0, "last"),
+        Post("u", "last", 0, "8"),
     ]
 
 
@@ -317,7 +317,7 @@ def test_parquet_text_that_is_not_utf8_spoils_its_row_only(tmp_path: Path) -> No
             tmp_path / "a.parquet", user=["u"] * 3, time=[0] * 3, text=text, id=[1, 2, 3]
         )
         skip = Skip("not UTF-8", f"{path}:row 2")
-        assert read(path) == [Post("1", "u", 0, "a"), skip, Post("3", "u", 0, "c")]
+        assert read(path) == [Post("u", "a", 0, "1"), skip, Post("u", "c", 0, "3")]
 
 
 @pytest.mark.parametrize(
@@ -327,10 +327,10 @@ def test_parquet_text_that_is_not_utf8_spoils_its_row_only(tmp_path: Path) -> No
 def test_yes_and_no(tmp_path: Path, word: str, expected: bool) -> None:
     header = "id,user,time,text,is_retweet,is_reply\n"
     path = write(tmp_path / "a.csv", f"{header}1,u,0,a,{word},\n")
-    assert read(path) == [Post("1", "u", 0, "a", None, expected, False)]
+    assert read(path) == [Post("u", "a", 0, "1", None, expected, False)]
     record = {"id": 1, "user": "u", "time": 0, "text": "a", "is_reply": word}
     path = write(tmp_path / "a.jsonl", json.dumps(record))
-    assert read(path) == [Post("1", "u", 0, "a", None, False, expected)]
+    assert read(path) == [Post("u", "a", 0, "1", None, False, expected)]
 
 
 @pytest.mark.parametrize("packing", [".gz", ".bz2", ".zst"])
@@ -386,7 +386,7 @@ def test_parquet_shards_cover_each_row_once(
     assert [post.id for post in found if isinstance(post, Post)] == [
         str(i) for i in range(count) if i != 23_456
     ]
-    assert found[7] == Post("7", "u0", 7_000, "t7")
+    assert found[7] == Post("u0", "t7", 7_000, "7")
 
 
 @pytest.mark.parametrize("size", [1, 2, 50, 51, 52, 53, 1_000])
@@ -415,7 +415,7 @@ def test_columns_are_mapped_and_missing_ones_named(tmp_path: Path, kind: str) ->
     mapping = {"user": "author", "time": "when", "text": "body"}
     (post,) = read(path, **mapping, language="lang")
     assert isinstance(post, Post)
-    assert post == Post(post.id, "u", 0, "a", "en")
+    assert post == Post("u", "a", 0, post.id, "en")
     assert read(path, **mapping) == [post._replace(language=None)]
     for role in mapping:
         with pytest.raises(FirehoseError) as error:
@@ -430,7 +430,7 @@ def test_columns_are_mapped_and_missing_ones_named(tmp_path: Path, kind: str) ->
 
 def test_folders_and_globs(tmp_path: Path) -> None:
     for number, name in enumerate(["b/1.csv", "b/0.jsonl.gz", "a.json", ".hidden.csv", "notes.md"]):
-        row = table([Post(str(number), "u", 0, "a")], "csv" if name.endswith("csv") else "json")
+        row = table([Post("u", "a", 0, str(number))], "csv" if name.endswith("csv") else "json")
         write(tmp_path / "in" / name, gzip.compress(row) if name.endswith("gz") else row)
 
     def ids(*paths: Path) -> list[str]:

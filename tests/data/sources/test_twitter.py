@@ -98,13 +98,13 @@ def test_an_archive_team_tar(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     path = tar(tmp_path / "in" / "twitter-2018-10-10.tar", members)
     before = sorted(tmp_path.parent.rglob("*"))
-    post = Post("1", "7", TIME, "hello", "en")
+    post = Post("7", "hello", TIME, "1", "en")
     minute = f"{path}!2018/10/10/20/"
     assert read(path) == [
         post,
         Skip("delete notice", f"{minute}19.json.bz2:2", expected=True),
-        Post("2", "7", TIME, "やっほー 🎉", "ja"),
-        Post("3", "7", TIME, "RT @bob: hi", "en", is_retweet=True),
+        Post("7", "やっほー 🎉", TIME, "2", "ja"),
+        Post("7", "RT @bob: hi", TIME, "3", "en", is_retweet=True),
         Skip("broken JSON", f"{minute}19.json.bz2:6"),
         post._replace(id="10", is_reply=True),
         Skip("control message", f"{minute}20.json.gz:2", expected=True),
@@ -140,7 +140,7 @@ def test_zip_loose_files_and_folders_give_the_same(tmp_path: Path) -> None:
         for name, content in minutes.items():
             (hour / name).write_bytes(content)
             archive.writestr(f"2018/{name}", content)
-    expected = [Post("1", "7", TIME, "hello", "en"), Post("2", "7", TIME, "hello", "en")]
+    expected = [Post("7", "hello", TIME, "1", "en"), Post("7", "hello", TIME, "2", "en")]
     assert read(tmp_path / "a.zip") == expected
     assert read(tmp_path / "2018") == expected
     assert read(hour / "*.bz2", hour / "01.json.gz") == expected
@@ -159,7 +159,7 @@ def test_damaged_zips(tmp_path: Path) -> None:
     found = read(path)
     assert found[-2:] == [
         Skip("truncated or corrupt member", f"{path}!00.json"),
-        Post("2", "7", TIME, "hello", "en"),
+        Post("7", "hello", TIME, "2", "en"),
     ]
     path.write_bytes(whole[:-30])
     assert read(path) == [Skip("truncated or corrupt archive", str(path))]
@@ -168,7 +168,7 @@ def test_damaged_zips(tmp_path: Path) -> None:
 def test_a_cut_tar_gives_its_whole_members_and_a_skip(tmp_path: Path) -> None:
     path = tar(tmp_path / "a.tar", {f"0{i}.json": grab(v1(i)) for i in range(1, 4)})
     whole = path.read_bytes()
-    posts = [Post(str(i), "7", TIME, "hello", "en") for i in range(1, 4)]
+    posts = [Post("7", "hello", TIME, str(i), "en") for i in range(1, 4)]
     skip = Skip("truncated or corrupt archive", str(path))
     assert read(path) == posts
     for length, count in ((2_048, 2), (2_048 + 100, 2), (2_560, 2), (2_600, 2), (3_072, 3), (0, 0)):
@@ -186,7 +186,7 @@ def test_long_archives_are_cut_between_members(
     assert [post.id for post in read(path) if isinstance(post, Post)] == list("0123456")
 
 
-PLAIN = Post("5", "7", TIME, "hello", "en")
+PLAIN = Post("7", "hello", TIME, "5", "en")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_published_lists_select_and_split(tmp_path: Path) -> None:
     (lists / "test.csv").write_text("user,tweet,time\n8,3,0\n")
     path = tmp_path / "00.json"
     path.write_bytes(grab(v1(1), v1(2, lang="ja"), v1(3), v1(4, "RT @b"), v1(5), {"delete": {}}))
-    post = Post("1", "7", TIME, "hello", "en", split="train")
+    post = Post("7", "hello", TIME, "1", "en", split="train")
     assert read(path, ids=(lists,)) == [
         post,
         post._replace(id="2", language="ja", split="validation"),

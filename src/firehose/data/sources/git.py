@@ -130,7 +130,7 @@ class Git(Source):
             elif (time := _time(seconds)) is None:
                 yield Skip("unreadable time", f"{path} {sha}")
             elif text := _text(message, self.max_characters):
-                yield Post(id=sha, user=author.user, time=time, text=text)
+                yield Post(author.user, text, time, sha)
             else:
                 yield Skip("no text", f"{path} {sha}", expected=True)
 

@@ -341,4 +341,4 @@ def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Pos
     retweet, reply = _flag(is_retweet), _flag(is_reply)
     if retweet is None or reply is None:
         return "unreadable yes or no"
-    return Post(identity, user, milliseconds, text, language, retweet, reply)
+    return Post(user, text, milliseconds, identity, language, retweet, reply)

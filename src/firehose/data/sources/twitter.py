@@ -254,10 +254,10 @@ def _tweet(tweet: dict[str, Any]) -> Post | str:
     ]
     language = label(get("lang"))
     return Post(
-        id=identity,
-        user=user,
-        time=time,
-        text=text,
+        user,
+        text,
+        time,
+        identity,
         language=None if language in ("", "und") else language,
         is_retweet=(
             get("retweeted_status") is not None or "retweeted" in kinds or text.startswith("RT @")
