@@ -11,10 +11,10 @@ from firehose.experiments import ledger
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group
 from firehose.game.metrics import Curve, Retention
-from firehose.game.outcome import Outcome
+from firehose.game.outcome import Outcome, TaskOutcome
 from firehose.game.playing import play
 from firehose.game.settings import make_settings
-from firehose.game.totals import Measured, Totals
+from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.game.training import offline, pretrain
 from small_models import TINY_GAME
 
@@ -106,3 +106,29 @@ def outcome(perplexity: float) -> Outcome:
         kept=[1, 2],
         compute={"gradient steps": 6, "seconds to pay": 1.0},
     )
+
+
+def right(shares: ArrayLike) -> Totals:
+    """The share of each task's pictures that is named rightly."""
+    return Totals(np.array([shares], float), np.ones((1, len(np.array(shares)))), ACCURACY)
+
+
+def task_outcome(benchmark: str = "Disjoint MNIST") -> TaskOutcome:
+    """Of three tasks; the first is at its best after the second."""
+    accuracy = np.array([[0.1, 0.2, 0.3], [0.7, 0.3, 0.3], [0.9, 0.8, 0.5], [0.5, 0.7, 0.6]])
+    return TaskOutcome(
+        benchmark=benchmark,
+        seen=np.arange(4) * 10,
+        accuracy=accuracy,
+        ends=np.array([1, 2, 3]),
+        kept=[0, 3],
+        compute={"gradient steps": 3},
+    )
+
+
+def task_group(monkeypatch: pytest.MonkeyPatch, *seeds: TaskOutcome, **facts: str) -> Group:
+    """Runs that came to this, seed by seed."""
+    monkeypatch.setattr(ledger, "outcome", lambda job: job.came)
+    monkeypatch.setattr(ledger, "totals", lambda job, measure: job.came.totals(measure))
+    jobs = [SimpleNamespace(came=each, seed=seed) for seed, each in enumerate(seeds)]
+    return Group({"kind": "play"} | facts, tuple(jobs))  # type: ignore[arg-type]

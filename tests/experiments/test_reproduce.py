@@ -25,7 +25,7 @@ from firehose.experiments.ledger import compute, totals
 from firehose.experiments.recipe import Shown
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
 from firehose.game.evaluate import evaluate
-from firehose.game.outcome import Outcome, averaged
+from firehose.game.outcome import Outcome
 from firehose.game.settings import Settings
 from firehose.game.totals import Measured
 from firehose.models.store import load
@@ -106,17 +106,17 @@ def test_each_run_is_a_file_with_all_there_is_to_know(done: Schedule) -> None:
     assert len(files) == 11  # with the pretrained model
     for file in files:
         run = json.loads(file.read_text())
-        assert {"settings", "seed", "version", "perplexity", "compute", "result"} <= set(run)
+        assert {"settings", "seed", "version", "measures", "compute", "result"} <= set(run)
         assert run["compute"]["gradient steps"] > 0 and run["machine"]["torch"]
         assert run["commands"][0].startswith(f"firehose {run['kind']} ")
         recipe = read_recipe(file.with_suffix(".toml"))
         assert recipe[run["kind"]] == run["settings"][run["kind"]]
         if run["kind"] == "play":
-            assert run["perplexity"]["old"] > 0
-            ratio = run["perplexity"]["old"] / run["perplexity"]["recent"]
-            assert run["perplexity"]["forgetting"] == pytest.approx(ratio)
+            assert run["measures"]["old"] > 0
+            ratio = run["measures"]["old"] / run["measures"]["recent"]
+            assert run["measures"]["forgetting"] == pytest.approx(ratio)
         elif run["kind"] == "offline":
-            assert run["perplexity"]["crossed"] > 0
+            assert run["measures"]["crossed"] > 0
 
 
 def test_ledgers_agree_with_results(done: Schedule) -> None:
@@ -149,11 +149,11 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
 
 def test_seeds_are_averaged_as_losses(done: Schedule) -> None:
     outcomes = [Outcome.read(job.folder) for job in done.parts[0].jobs[:2]]
-    mean = averaged(outcomes)
+    mean = Outcome.mean(outcomes)
     both = np.stack([outcome.curve.windowed for outcome in outcomes])
     assert mean.curve.windowed == pytest.approx(np.sqrt(both.prod(0)))
     assert sum(mean.kept) == sum(map(sum, (outcome.kept for outcome in outcomes)))
-    assert averaged(outcomes[:1]).public() == outcomes[0].public()
+    assert Outcome.mean(outcomes[:1]).public() == outcomes[0].public()
 
 
 def test_a_few_steps_are_measured(done: Schedule) -> None:

@@ -11,6 +11,8 @@ from firehose.game.metrics import (
     after_silence,
     by_activity,
     cold_start,
+    forgetting,
+    forward_transfer,
     measured,
     online_fit,
     retention,
@@ -135,3 +137,24 @@ def test_averages_over_the_past_weigh_posts_not_buckets() -> None:
     assert paid.per_word() == pytest.approx(np.exp(expected))
     assert paid.totals().value() == pytest.approx(np.exp(expected))
     assert paid.totals(users=5).value() == pytest.approx(np.exp(expected))
+
+
+def test_forgetting_and_forward_transfer_by_hand() -> None:
+    """Three tasks; the first is at its best after the second."""
+    accuracy = np.array([[0.1, 0.2, 0.3], [0.7, 0.3, 0.3], [0.9, 0.8, 0.5], [0.5, 0.7, 0.6]])
+    ends = np.array([1, 2, 3])
+    assert forgetting(accuracy, ends) == pytest.approx([0.9 - 0.5, 0.8 - 0.7])
+    assert forward_transfer(accuracy, ends) == pytest.approx([0.3 - 0.2, 0.5 - 0.3])
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
+def test_forgetting_and_forward_transfer_as_plain_loops(tasks: int, each: int, seed: int) -> None:
+    accuracy = np.random.default_rng(seed).random((tasks * each + 1, tasks))
+    ends = np.arange(1, tasks + 1) * each
+    fallen, gained = [], []
+    for task in range(tasks - 1):
+        since = [accuracy[point, task] for point in range(ends[task], len(accuracy))]
+        fallen.append(max(since) - since[-1])
+        gained.append(accuracy[ends[task], task + 1] - accuracy[0, task + 1])
+    assert forgetting(accuracy, ends).tolist() == pytest.approx(fallen)
+    assert forward_transfer(accuracy, ends).tolist() == pytest.approx(gained)

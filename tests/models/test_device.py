@@ -12,7 +12,6 @@ from firehose.models import device
 from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random
 from firehose.models.personal import Architecture, Personal
-from firehose.optim.adam import Adam
 from firehose.optim.gradient import Gradient
 from small_methods import adam, buffer, congrad, learner
 from small_models import TINY, awake, batch_of, tiny

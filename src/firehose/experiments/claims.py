@@ -7,7 +7,7 @@ from typing import Literal
 from firehose.experiments.ledger import Group, difference
 from firehose.experiments.naming import label
 from firehose.experiments.recipe import ClaimPlan, Selection, Shown
-from firehose.game.totals import Measured
+from firehose.game.totals import PERPLEXITY, Measured, Scale
 
 Answer = Literal["yes", "no", "open"]
 
@@ -33,6 +33,7 @@ class Checked:
     says: str
     measure: Shown
     compared: tuple[Compared, ...]
+    scale: Scale = PERPLEXITY
 
     @property
     def verdict(self) -> str:
@@ -48,7 +49,7 @@ class Checked:
 
 def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Checked:
     """Compare all that a claim speaks of."""
-    compared = []
+    compared, scale = [], PERPLEXITY
     for low in (group for group in found if fits(group.facts, plan.lower)):
         for high in (group for group in found if fits(group.facts, plan.higher)):
             if any(low.facts.get(name) != high.facts.get(name) for name in plan.within):
@@ -57,7 +58,8 @@ def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Che
             if found_here := difference(low, high, plan.measure, other):
                 answer = _answer(found_here, plan.same)
                 compared.append(Compared(_versus(low, high, varies), found_here, answer))
-    return Checked(plan.says, plan.measure, tuple(compared))
+                scale = low.scale(plan.measure)
+    return Checked(plan.says, plan.measure, tuple(compared), scale)
 
 
 def _versus(low: Group, high: Group, varies: Sequence[str]) -> str:

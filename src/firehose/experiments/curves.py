@@ -1,7 +1,6 @@
 """The figures of games: online fit, retention, steps kept, cold start, quality by compute."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from firehose.experiments.looks import looks, pair_looks, says_dashed
+from firehose.experiments.looks import Kind, looks, pair_looks, panels, says_dashed
 from firehose.experiments.naming import name_of
 from firehose.report.figures import (
     INK,
@@ -20,10 +19,8 @@ from firehose.report.figures import (
     above,
     blank,
     note,
-    render,
     styled,
 )
-from firehose.report.page import Figure as Picture
 from firehose.report.words import compact
 
 if TYPE_CHECKING:
@@ -35,36 +32,36 @@ NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it be
 @styled
 def online_fit(found: "Comparison") -> Figure:
     """What the next batch cost, as the stream went on: on average so far, and at the time."""
-    figure, panels = _run_panels(found, ["on average so far", "at the time"])
+    figure, both = _run_panels(found, ["on average so far", "at the time"])
     for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
         curve = run.outcome.curve
         window = np.exp(_smooth(np.log(curve.windowed)))
-        for axes, values in zip(panels, (curve.running, window), strict=True):
+        for axes, values in zip(both, (curve.running, window), strict=True):
             axes.plot(curve.posts, values, color=colour, linestyle=line)
-    for axes in panels:
+    for axes in both:
         for name, value, side in _floors(found):
             axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
             where = ((1, value), ("axes fraction", "data"))
             note(axes, name, where, (0, 2.5 * side), ha="right", va="bottom" if side > 0 else "top")
             axes.margins(y=0.1)  # room for the words below the last line
         _perplexity(axes)
-    panels[-1].set_xlabel("posts seen")
-    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    both[-1].set_xlabel("posts seen")
+    both[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     return figure
 
 
 @styled
 def retention(found: "Comparison") -> Figure:
     """What the final model pays for the past: for posts of each age, and for all up to an age."""
-    figure, panels = _run_panels(found, ["on posts of that time", "on all posts since then"])
+    figure, both = _run_panels(found, ["on posts of that time", "on all posts since then"])
     for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
         past = run.outcome.retention
-        for axes, values in zip(panels, (past.bucket, past.back_to), strict=True):
+        for axes, values in zip(both, (past.bucket, past.back_to), strict=True):
             axes.plot(past.days / 365.25, values, color=colour, linestyle=line)
-    for axes in panels:
+    for axes in both:
         _perplexity(axes)
-    panels[-1].invert_xaxis()
-    panels[-1].set_xlabel("years before the end of the stream")
+    both[-1].invert_xaxis()
+    both[-1].set_xlabel("years before the end of the stream")
     return figure
 
 
@@ -111,7 +108,7 @@ def compute(found: "Comparison") -> Figure:
     """Quality against what it cost: a method that wins by computing more is seen to do so."""
     drawn = pair_looks(found.pairs)
     names = [f"{name_of(a)} × {name_of(b)}" for a, b in drawn]
-    figure, (axes,) = _panels(names, [look.handle("o") for look in drawn.values()], [""])
+    figure, (axes,) = panels(names, [look.handle("o") for look in drawn.values()], [""])
     style: dict[str, Any] = {"linewidth": 0.8, "marker": "o", "markersize": 4.5}
     for pair, look in drawn.items():
         runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
@@ -140,21 +137,7 @@ def _run_panels(found: "Comparison", titles: list[str]) -> tuple[Figure, list[Ax
     """Panels one above the other, with a legend of all runs above the first."""
     names = [run.name for run in found.runs]
     handles = [look.handle() for look in looks(found.pairs)]
-    return _panels(names, handles, titles)
-
-
-def _panels(
-    names: list[str], handles: list[Line2D], titles: list[str]
-) -> tuple[Figure, list[Axes]]:
-    """Panels one above the other, each with its title, and a legend above the first."""
-    has_titles = any(titles)
-    figure = blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
-    panels = list(figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0])
-    above(panels[0], names, handles, INK, columns=2, length=1.8, lift=14 * has_titles)
-    for axes, title in zip(panels, titles, strict=True):
-        axes.grid(axis="y")
-        note(axes, title, ((0, 1), "axes fraction"), (0, 4), ha="left", color=INK, fontsize=8.5)
-    return figure, panels
+    return panels(names, handles, titles)
 
 
 def _perplexity(axes: Axes) -> None:
@@ -191,18 +174,6 @@ def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
     weight = np.convolve(np.ones(len(values)), kernel, mode="same")
     smooth: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / weight
     return smooth
-
-
-class Kind(NamedTuple):
-    """A kind of figure, and what to say about it."""
-
-    draw: Callable[["Comparison"], Figure]
-    description: str  # for those who cannot see it
-    caption: Callable[["Comparison"], str]  # speaks only of what is drawn
-
-    def block(self, figure: Figure, found: "Comparison") -> Picture:
-        """A drawn figure for a page."""
-        return Picture(render(figure, "svg").decode(), self.caption(found), self.description)
 
 
 def _online_fit_caption(found: "Comparison") -> str:
@@ -248,7 +219,7 @@ def _compute_caption(found: "Comparison") -> str:
     )
 
 
-FIGURES = {
+FIGURES: dict[str, Kind["Comparison"]] = {
     "online-fit": Kind(
         online_fit,
         "Perplexity of the next batch against the posts seen so far, a curve for each run: "

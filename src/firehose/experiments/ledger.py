@@ -12,16 +12,26 @@ from firehose.data.corpus import Corpus
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
 from firehose.game.folder import read_result
-from firehose.game.outcome import Outcome
+from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
 from firehose.game.scoring import Costs, Per, has_costs, read_costs
-from firehose.game.totals import Measured, Totals, samples
+from firehose.game.totals import PERPLEXITY, Measured, Scale, Totals, samples
+from firehose.report.words import number
+
+SMALL = 10  # perplexities under it are shown with more digits
 
 
 class Value(NamedTuple):
-    """A measure over seeds: that of the average loss, and the deviation of the runs' values."""
+    """A number over seeds, measured here or published."""
 
-    mean: float
-    deviation: float | None  # None: a single seed
+    mean: float  # a perplexity is that of the average loss
+    deviation: float | None = None  # of the runs' values; None: a single one
+    scale: Scale = PERPLEXITY
+
+    def __str__(self) -> str:
+        """84.2 ± 0.7, or 1.034 for ratios and other small perplexities."""
+        places = 3 if self.scale is PERPLEXITY and self.mean < SMALL else 1
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{places}f}"
+        return number(self.mean, places) + spread
 
 
 @dataclass(frozen=True)
@@ -32,17 +42,27 @@ class Group:
     jobs: tuple[Job, ...]
 
     def value(self, measure: Shown) -> Value | None:
-        """The losses averaged, then the exponential; None: these runs do not have it."""
+        """The losses averaged, then made a perplexity; None: these runs do not have it."""
         found = [each for job in self.jobs if (each := totals(job, measure))]
         if not found:
             return None
-        values = [each.value() for each in found]
+        values, scale = [each.value() for each in found], found[0].scale
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        return Value(float(np.exp(np.mean([each.ratio() for each in found]))), deviation)
+        mean = scale.value(np.mean([each.ratio() for each in found]))
+        return Value(float(mean), deviation, scale)
 
-    def outcomes(self) -> list[Outcome]:
-        """What came of each game."""
-        return [Outcome.read(job.folder) for job in self.jobs]
+    def scale(self, measure: Shown) -> Scale:
+        """On which scale the runs are measured; perplexity, if they do not have the measure."""
+        return next((t.scale for job in self.jobs if (t := totals(job, measure))), PERPLEXITY)
+
+    def posts(self) -> Outcome | None:
+        """What came of games with posts, averaged over seeds; None: these are other runs."""
+        found = [each for job in self.jobs if isinstance(each := outcome(job), Outcome)]
+        return Outcome.mean(found) if found else None
+
+    def tasks(self) -> list[TaskOutcome]:
+        """What came of games with tasks, one for each seed; empty: these are other runs."""
+        return [each for job in self.jobs if isinstance(each := outcome(job), TaskOutcome)]
 
 
 def groups(jobs: list[Job]) -> list[Group]:
@@ -55,10 +75,18 @@ def groups(jobs: list[Job]) -> list[Group]:
 
 
 @cache
+def outcome(job: Job) -> Outcome | TaskOutcome | None:
+    """What came of a run that is done; None: it was not a game."""
+    return read_outcome(job.folder) if job.kind == "play" else None
+
+
+@cache
 def totals(job: Job, measure: Shown) -> Totals | None:
-    """What a run that is done paid, by user; None: it has no such measure."""
+    """What a run that is done came to, by user or by task; None: it has no such measure."""
     folder, corpus = job.folder, job.corpus
-    if job.kind == "pretrain" or not isinstance(corpus, Corpus):
+    if not isinstance(corpus, Corpus):
+        return TaskOutcome.restore(read_result(folder)).totals(measure)
+    if job.kind == "pretrain":
         return None
     users = corpus.manifest.users
     match measure:
@@ -84,16 +112,17 @@ def _halves(folder: Path, corpus: Corpus) -> tuple[Costs, Costs]:
 def difference(
     lower: Group, higher: Group, measure: Shown, higher_measure: Shown, seed: int = 0
 ) -> Measured | None:
-    """By what factor the first is the second, less one; None: they have no seed in common.
+    """By what factor the first is the second, less one; of accuracies, the points between them.
 
-    The interval is bootstrapped over users and seeds: a sample has the same users, and the same
-    seeds, on both sides, so that what makes users hard or easy for both does not count.
+    None: they have no seed or no units in common. The interval is bootstrapped over users (or
+    tasks) and seeds: a sample has the same users, and the same seeds, on both sides, so that what
+    makes users hard or easy for both does not count.
     """
     ours, theirs = ({job.seed: job for job in group.jobs} for group in (lower, higher))
     pairs = []
     for common in sorted(ours.keys() & theirs.keys()):
         one, other = totals(ours[common], measure), totals(theirs[common], higher_measure)
-        if one and other:
+        if one and other and _units(one) == _units(other):
             pairs.append(one.less(other))
     if not pairs:
         return None
@@ -104,7 +133,11 @@ def difference(
         drawn.append(np.take_along_axis(by_seed, seeds, 0).mean(0))
     change = np.mean([pair.ratio() for pair in pairs])
     low, high = np.nanquantile(np.concatenate(drawn), [0.025, 0.975])
-    return Measured(*np.expm1([change, low, high]).tolist())
+    return Measured(*pairs[0].scale.change(np.array([change, low, high])).tolist())
+
+
+def _units(found: Totals) -> tuple[str, int]:
+    return found.scale.name, found.amount.shape[1]
 
 
 def compute(job: Job) -> dict[str, float]:

@@ -1,8 +1,11 @@
 """How runs are drawn: the colour is the learner's, Online GD is dashed."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from firehose.report.figures import (
@@ -15,7 +18,14 @@ from firehose.report.figures import (
     PURPLE,
     SKY,
     VERMILION,
+    above,
+    blank,
+    note,
+    render,
 )
+from firehose.report.page import Figure as Picture
+
+Runs = TypeVar("Runs")
 
 KNOWN = {  # always in the same colour, as long as no other learner of the figure has it
     "mixed-replay": BLUE,
@@ -75,6 +85,31 @@ def _colours(learners: set[str]) -> dict[str, str]:
     return found
 
 
+def panels(names: list[str], handles: list[Line2D], titles: list[str]) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, each with its title, and a legend above the first."""
+    has_titles = any(titles)
+    figure = blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
+    made = list(figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0])
+    above(made[0], names, handles, INK, columns=2, length=1.8, lift=14 * has_titles)
+    for axes, title in zip(made, titles, strict=True):
+        axes.grid(axis="y")
+        note(axes, title, ((0, 1), "axes fraction"), (0, 4), ha="left", color=INK, fontsize=8.5)
+    return figure, made
+
+
 def says_dashed(drawn: Iterable[Look], what: str = "Dashed") -> str:
     """A sentence for a caption, where dashed lines (or hollow points) are drawn beside others."""
     return f" {what}: Online GD." * (len({str(look.line) for look in drawn}) > 1)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Runs]):
+    """A kind of figure, and what to say about it."""
+
+    draw: Callable[[Runs], Figure]
+    description: str  # for those who cannot see it
+    caption: Callable[[Runs], str]  # speaks only of what is drawn
+
+    def block(self, figure: Figure, found: Runs) -> Picture:
+        """A drawn figure for a page."""
+        return Picture(render(figure, "svg").decode(), self.caption(found), self.description)

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from firehose.game.totals import ACCURACY, Scale
+
 VALUES = {
     "online-gd": "Online GD",
     "congrad": "ConGraD",
@@ -19,6 +21,10 @@ VALUES = {
     "fifo": "FIFO",
     "reservoir": "reservoir",
     "stratified": "stratified",
+    "disjoint-mnist": "Disjoint MNIST",
+    "permuted-mnist": "Permuted MNIST",
+    "disjoint-cifar": "Disjoint CIFAR",
+    "disjoint-fashion": "Disjoint Fashion-MNIST",
 }
 PATTERNS = {
     "play.steps": "K = {}",
@@ -38,6 +44,11 @@ MEASURES = {
     "forgetting": "old : recent",
     "crossed": "as others",
 }
+TASK_MEASURES = {
+    "accuracy": "accuracy",
+    "forgetting": "forgetting",
+    "forward": "forward transfer",
+}
 
 
 def name_of(value: str, setting: str = "") -> str:
@@ -50,6 +61,12 @@ def name_of(value: str, setting: str = "") -> str:
         return value
     pattern = PATTERNS.get(setting, setting.rpartition(".")[2].replace("_", " ") + " {}")
     return pattern.format(value)
+
+
+def measure_name(measure: str, scale: Scale) -> str:
+    """What a number is called; forgetting is a ratio of perplexities, or points of accuracy."""
+    names = MEASURES | TASK_MEASURES if scale is ACCURACY else TASK_MEASURES | MEASURES
+    return names[measure]
 
 
 def label(facts: Mapping[str, str], settings: Sequence[str]) -> str:

@@ -36,12 +36,21 @@ Kind = Literal["play", "offline"]
 Shown = Literal[
     "test", "balanced", "per-token", "online", "validation",
     "past", "old", "recent", "forgetting", "crossed",
+    "accuracy", "forward",  # and forgetting: of games with tasks
 ]  # fmt: skip
-Drawn = Literal["online-fit", "retention", "cold-start", "steps-kept", "compute"]
+Drawn = Literal[
+    "online-fit", "retention", "cold-start", "steps-kept", "compute",
+    "accuracy", "tasks", "transfer",  # of games with tasks
+]  # fmt: skip
+Further = Literal["differences", "after-tasks", "on-tasks"]
 
 
 def _alternatives(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 Choice = Annotated[tuple[str, ...], BeforeValidator(_alternatives)]  # any of these values
@@ -68,13 +77,32 @@ class Runs(Section):
 
 
 class TablePlan(Section):
-    """A table: which settings name its rows and columns, and what is in its cells."""
+    """A table: which settings name its rows and columns, and what is in its cells.
+
+    Also, where asked for: what was measured less what was published; and of games with tasks, the
+    accuracy over all tasks after each task, and on each task in the end.
+    """
 
     title: str = ""
     rows: Annotated[Texts, Field(min_length=1)]
     columns: Texts = ()
     measures: Annotated[tuple[Shown, ...], Field(min_length=1)] = ("test",)
     published: dict[str, Any] = Field(default={})  # by row, column and measure
+    also: tuple[Further, ...] = ()  # more tables of the same runs
+
+    @model_validator(mode="after")
+    def _published_numbers(self) -> Self:
+        """Published is a number, or a pair of a mean and its deviation."""
+        left: list[Any] = [self.published]
+        while left:
+            found = left.pop()
+            if isinstance(found, dict):
+                left += found.values()
+            elif not _is_number(found) and not (
+                isinstance(found, list) and len(found) == 2 and all(map(_is_number, found))
+            ):
+                raise ValueError(f"published is a number or [mean, deviation], not {found!r}")
+        return self
 
 
 class FigurePlan(Section):
@@ -84,10 +112,11 @@ class FigurePlan(Section):
 
 
 class ClaimPlan(Section):
-    """Something the paper says: one perplexity is lower than another, or the same.
+    """Something the paper says: one perplexity or accuracy is lower than another, or the same.
 
     Runs that fit ``lower`` are compared with those that fit ``higher`` and agree with them in
-    everything in ``within``. ``same`` is how far apart they may be, as a share, to be equal.
+    everything in ``within``. ``same`` is how far apart they may be to be equal: perplexities as a
+    share, accuracies in points.
     """
 
     says: str

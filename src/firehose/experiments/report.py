@@ -1,10 +1,12 @@
 """The result of experiments: one page, and every table, figure and run as a file."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
+
+from matplotlib.figure import Figure as Drawing
 
 from firehose.data.corpus import Corpus
 from firehose.experiments.claims import Checked, check
@@ -12,14 +14,14 @@ from firehose.experiments.compare import Comparison, Played
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.jobs import Job, spelled, with_starts
 from firehose.experiments.ledger import Group, compute, groups
-from firehose.experiments.naming import MEASURES, label
+from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import Experiment, Shown
-from firehose.experiments.tables import table
+from firehose.experiments.tables import make_tables
+from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
 from firehose.game.folder import read_result, read_run
-from firehose.game.outcome import averaged
 from firehose.machine import machine
 from firehose.report.figures import save
-from firehose.report.page import Block, Heading, Paragraph, page
+from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.tables import Table
 from firehose.report.tables import save as save_table
 from firehose.report.words import many, signed
@@ -37,51 +39,65 @@ class Part:
     def tables(self) -> list[Table]:
         """With what is done so far."""
         found = groups(self.jobs)
-        return [table(plan, found) for plan in self.experiment.tables] if found else []
+        plans = self.experiment.tables if found else ()
+        return [made for plan in plans for made in make_tables(plan, found)]
 
     def claims(self) -> list[Checked]:
         """What the paper says, and what is seen here."""
         found, varies = groups(self.jobs), self.experiment.varies()
         return [check(plan, found, varies) for plan in self.experiment.claims]
 
-    def comparison(self, corpus: Corpus) -> Comparison:
-        """The games, seeds averaged, to be drawn."""
+    def comparison(self) -> Comparison:
+        """The games with posts, seeds averaged, to be drawn."""
         found = groups(self.jobs)
-        varies = self.experiment.varies("play")
-        runs = [
-            Played(
-                label(group.facts, varies),
-                group.facts["play.learner"],
-                group.facts["play.optimizer"],
-                averaged(group.outcomes()),
-            )
-            for group in found
-            if group.facts["kind"] == "play"
-        ]
+        runs = [Played(*self._told(group), came) for group in found if (came := group.posts())]
         oracles = [g.value("test") for g in found if g.facts["kind"] == "offline"]
+        corpus = self.jobs[0].corpus
+        assert isinstance(corpus, Corpus)
         manifest = corpus.manifest
         posts = manifest.posts["train"]
         floors = manifest.floor or {}
         oracle = oracles[0].mean if oracles and oracles[0] else None
         return Comparison(corpus.name, manifest.users, posts, floors, runs, oracle)
 
+    def task_runs(self) -> list[TaskRun]:
+        """The games with tasks, to be drawn."""
+        found = groups(self.jobs)
+        return [TaskRun(*self._told(group), seeds) for group in found if (seeds := group.tasks())]
+
+    def _told(self, group: Group) -> tuple[str, str, str]:
+        """The name of a group, its learner and its optimizer."""
+        facts = group.facts
+        name = label(facts, self.experiment.varies("play"))
+        return name, facts["play.learner"], facts["play.optimizer"]
+
+    def figures(self) -> Iterator[tuple[str, Drawing, Figure]]:
+        """The figures of what is done so far: a file's name, the drawing, and it on a page."""
+        for draw in (plan.draw for plan in self.experiment.figures):
+            if draw in TASK_FIGURES:
+                kind, runs = TASK_FIGURES[draw], self.task_runs()
+                split = {"": runs} if draw in TOGETHER and runs else by_benchmark(runs)
+                for title, some in split.items():
+                    drawing = kind.draw(some)
+                    name = "-".join([self.name, draw, *title.lower().split()])
+                    yield name, drawing, kind.block(drawing, some)
+            elif (found := self.comparison()).runs:
+                drawing = FIGURES[draw].draw(found)
+                yield f"{self.name}-{draw}", drawing, FIGURES[draw].block(drawing, found)
+
 
 def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str) -> Path:
     """Write the page and all files; each whole. Returns the page."""
-    corpus = parts[0].jobs[0].corpus
-    assert isinstance(corpus, Corpus)
     checked = [(part, part.claims()) for part in parts]
-    blocks: list[Block] = [*_about(corpus, parts, failed), *_summary(checked)]
+    blocks: list[Block] = [*_about(parts, failed), *_summary(checked)]
     for part, claims in checked:
         blocks += [Heading(part.experiment.title), Paragraph(part.experiment.about)]
         for number, shown in enumerate(part.tables(), 1):
             blocks.append(shown)
             save_table(shown, out / "tables" / f"{part.name}-{number}")
-        comparison = part.comparison(corpus)
-        for plan in part.experiment.figures if comparison.runs else ():
-            figure = FIGURES[plan.draw].draw(comparison)
-            blocks.append(FIGURES[plan.draw].block(figure, comparison))
-            save(figure, out / "figures" / f"{part.name}-{plan.draw}")
+        for name, drawing, figure in part.figures():
+            blocks.append(figure)
+            save(drawing, out / "figures" / name)
         blocks += [_details(claim) for claim in claims]
     done = list({job.key: job for part in parts for job in part.jobs if job.is_done}.values())
     for job in with_starts(done):
@@ -89,39 +105,51 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
         write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
     title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
-    content = page(title, _one_line(corpus, done), blocks, command)
+    content = page(title, _one_line(parts, done), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
 
 
-def _one_line(corpus: Corpus, jobs: Sequence[Job]) -> str:
+def _one_line(parts: Sequence[Part], jobs: Sequence[Job]) -> str:
     seeds = len({job.seed for job in jobs})
-    return (
-        f"{many(len(jobs), 'run')} with {many(seeds, 'seed')} on {corpus.name}: "
-        f"{many(corpus.manifest.posts['train'], 'post')} by {many(corpus.manifest.users, 'user')}."
-    )
+    runs = f"{many(len(jobs), 'run')} with {many(seeds, 'seed')} on"
+    corpus = parts[0].jobs[0].corpus
+    if not isinstance(corpus, Corpus):
+        benchmarks = {job.corpus.name for part in parts for job in part.jobs}
+        return f"{runs} {many(len(benchmarks), 'benchmark')}."
+    posts, users = corpus.manifest.posts["train"], corpus.manifest.users
+    return f"{runs} {corpus.name}: {many(posts, 'post')} by {many(users, 'user')}."
 
 
-def _about(corpus: Corpus, parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
+def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     """What was run, where, and what did not work."""
     jobs = {job.key: job for part in parts for job in part.jobs}
     done = [job for job in jobs.values() if job.is_done]
     hours = sum(_seconds(job) for job in done) / 3600
-    some = next(iter(jobs.values())).settings.model.shape
     known = [found for job in done if (found := made(job)["machine"])]
     here = known[0] if known else machine()
-    blocks: list[Block] = [
-        Heading("What was run"),
-        Paragraph(
-            f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
-            f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch "
-            f"{here['torch']}. The model has "
-            f"{many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
+    computed = (
+        f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
+        f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch {here['torch']}. "
+    )
+    explained = (
+        "Accuracy is in percent, and every task counts alike. ± is the deviation over seeds. "
+        "Published numbers are the paper's, mean ± deviation of 3 runs."
+    )
+    corpus = parts[0].jobs[0].corpus
+    if isinstance(corpus, Corpus):
+        some = next(iter(jobs.values())).settings.model.shape
+        explained = (
+            f"The model has {many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
             f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
-            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: not "
-            "to be met, but to be compared in their order."
-        ),
-    ]
+            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: "
+            "their order can be compared with ours, their size cannot."
+        )
+    blocks: list[Block] = [Heading("What was run"), Paragraph(computed + explained)]
+    if older := [job for job in done if job.older]:
+        rows = [[job.name, made(job)["code"]] for job in older]
+        title = "Runs of another version of the code, taken as they are (--reuse-older)"
+        blocks.append(Table(["run", "code"], rows, title, labels=2))
     if failed:
         rows = [[jobs[key].name, why] for key, why in failed.items() if key in jobs]
         blocks.append(Table(["failed", "why"], rows, "Runs that failed", labels=2))
@@ -133,8 +161,8 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
     if not rows:
         return []
     explained = Paragraph(
-        "A claim holds where 95 of 100 samples of users and seeds agree with it; it does not hold "
-        "where they agree on the opposite; otherwise it is undecided."
+        "A claim holds where 95 of 100 samples of users (or tasks) and seeds agree with it; it "
+        "does not hold where they agree on the opposite; otherwise it is undecided."
     )
     return [
         Heading("What the paper says, and what is seen here"),
@@ -145,17 +173,13 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
 
 def _details(claim: Checked) -> Table:
     """The comparisons behind a claim."""
-    rows = [
-        [
-            each.label,
-            signed(100 * each.difference.value),
-            f"{signed(100 * each.difference.low)} … {signed(100 * each.difference.high)}",
-            each.answer,
-        ]
-        for each in claim.compared
-    ]
+    scale = claim.scale
+    rows = []
+    for each in claim.compared:
+        change, low, high = (signed(scale.shown * number) for number in each.difference[:3])
+        rows.append([each.label, change, f"{low} … {high}", each.answer])
     title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
-    heads = [MEASURES[claim.measure], "change, %", "95 % of samples", "holds"]
+    heads = [measure_name(claim.measure, scale), scale.unit, "95 % of samples", "holds"]
     return Table(heads, rows, title)
 
 
@@ -178,7 +202,7 @@ def describe(job: Job) -> dict[str, Any]:
         "begins with": job.start.name if job.start else None,
         "command": spelled(job.command()),
         "compute": compute(job),
-        "perplexity": {name: value.mean for name, value in values.items() if value},
+        "measures": {name: value.mean for name, value in values.items() if value},
         "result": read_result(job.folder),
     }
 
@@ -205,6 +229,7 @@ def _claim(part: Part, claim: Checked) -> dict[str, Any]:
         "experiment": part.name,
         "says": claim.says,
         "measure": claim.measure,
+        "scale": claim.scale.name,
         "here": claim.verdict,
         "compared": compared,
     }

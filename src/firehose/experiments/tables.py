@@ -1,65 +1,176 @@
-"""Tables of runs: means over seeds with their deviations, and what was published."""
+"""Tables of runs: averages over seeds with their deviations, and what was published."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from firehose.experiments.ledger import Group, Value
-from firehose.experiments.naming import MEASURES, label
-from firehose.experiments.recipe import TablePlan
+from firehose.experiments.naming import label, measure_name
+from firehose.experiments.recipe import Shown, TablePlan
+from firehose.game.outcome import TaskOutcome
+from firehose.game.totals import ACCURACY, PERPLEXITY, Scale
 from firehose.report.tables import Beside, Cell, Published, Table
+from firehose.report.words import number, signed
+
+FAR = 3.0  # points, and two published deviations: further away asks for an explanation
+NOTHING = "–"
+
+Place = tuple[str, ...]  # what some settings are, in a row or a column
 
 
-def place(facts: dict[str, str], settings: Sequence[str]) -> tuple[str, ...]:
+class Pair(NamedTuple):
+    """What is known for a cell."""
+
+    here: Value | None
+    published: Value | None
+
+
+def place(facts: dict[str, str], settings: Sequence[str]) -> Place:
     """Where a run stands in a table; a run without these settings is known by its kind."""
     return tuple(facts[setting] for setting in settings if setting in facts)
 
 
-def table(plan: TablePlan, found: Sequence[Group]) -> Table:
-    """Means over seeds with their deviations, and what was published."""
-    rows, columns = _lines(plan.rows, found), _lines(plan.columns, found)
-    columns = {at: name for at, name in columns.items() if at} or {(): ""}
-    spread = [(at, measure) for at in columns for measure in plan.measures]
-    told = len(plan.measures) > 1 or not plan.columns
-    heads = [
-        " ".join(filter(None, [columns[at], MEASURES[measure] * told])) for at, measure in spread
-    ]
-    body: list[list[Cell]] = []
-    for row, name in rows.items():
-        line: list[Cell] = [name or label({"kind": "offline"}, ())]
-        for column, measure in spread:
-            if not row and column != spread[0][0]:  # one value for all columns is in the first
-                line.append("–")
-                continue
-            here = [g for g in found if place(g.facts, plan.rows) == row]
-            here = [g for g in here if place(g.facts, plan.columns) in (column, ())]
-            value = here[0].value(measure) if here else None
-            at = (*row, *column) if row else ("offline",)
-            line.append(_cell(value, _published(plan, (*at, measure))))
-        body.append(line)
-    return Table(["", *heads], body, plan.title)
+def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
+    """The table of a plan, and those it also asks for."""
+    grid = _Grid(plan, found)
+    made = [grid.table(_shown, plan.title)]
+    for also in plan.also:
+        match also:
+            case "differences":
+                made += [_differences(grid)]
+            case "after-tasks":
+                made += _by_task(plan, found, _after_tasks, "accuracy over all tasks after each, %")
+            case "on-tasks":
+                made += _by_task(plan, found, _on_tasks, "accuracy on each task in the end, %")
+    return made
 
 
-def _lines(settings: Sequence[str], found: Sequence[Group]) -> dict[tuple[str, ...], str]:
+class _Grid:
+    """The values of a table, by row, column and measure."""
+
+    def __init__(self, plan: TablePlan, found: Sequence[Group]) -> None:
+        self.plan = plan
+        self.rows, columns = _lines(plan.rows, found), _lines(plan.columns, found)
+        self.columns = {at: name for at, name in columns.items() if at} or {(): ""}
+        self.spread = [(at, measure) for at in self.columns for measure in plan.measures]
+        self.cells = {
+            row: [self._pair(found, row, *where) for where in self.spread] for row in self.rows
+        }
+
+    def _pair(self, found: Sequence[Group], row: Place, column: Place, measure: Shown) -> Pair:
+        if not row and column != self.spread[0][0]:  # one value for all columns is in the first
+            return Pair(None, None)
+        here = [g for g in found if place(g.facts, self.plan.rows) == row]
+        here = [g for g in here if place(g.facts, self.plan.columns) in (column, ())]
+        value = here[0].value(measure) if here else None
+        path = (*row, *column, measure) if row else ("offline", measure)
+        scale = value.scale if value else ACCURACY if measure == "accuracy" else PERPLEXITY
+        return Pair(value, _published(self.plan, path, scale))
+
+    def heads(self) -> list[str]:
+        """The names of columns and measures, as far as they are needed."""
+        told = len(self.plan.measures) > 1 or not self.plan.columns
+        names = []
+        for index, (column, measure) in enumerate(self.spread):
+            values = [value for line in self.cells.values() if (value := line[index].here)]
+            name = measure_name(measure, values[0].scale if values else PERPLEXITY)
+            names.append(" ".join(filter(None, [self.columns[column], name * told])))
+        return names
+
+    def table(self, cell: Callable[[Pair], Cell], title: str, dense: bool = False) -> Table:
+        """The table; a dense one leaves out rows and columns without anything in them."""
+        heads = ["", *self.heads()]
+        body: list[list[Cell]] = [
+            [name or label({"kind": "offline"}, ()), *map(cell, self.cells[row])]
+            for row, name in self.rows.items()
+        ]
+        if dense:
+            body = [line for line in body if any(each != NOTHING for each in line[1:])]
+            full = [any(line[n] != NOTHING for line in body) for n in range(len(heads))]
+            heads = [head for head, wanted in zip(heads, full, strict=True) if wanted]
+            body = [[c for c, wanted in zip(line, full, strict=True) if wanted] for line in body]
+        return Table(heads, body, title)
+
+
+def _lines(settings: Sequence[str], found: Sequence[Group]) -> dict[Place, str]:
     """The rows, or the columns, in the order of the runs; who has none of the settings last."""
     facts = {place(group.facts, settings): group.facts for group in found}
     names = {at: label(facts[at], settings) if at else "" for at in facts}
     return dict(sorted(names.items(), key=lambda line: not line[0]))
 
 
-def _published(plan: TablePlan, path: Sequence[str]) -> float | None:
+def _published(plan: TablePlan, path: Sequence[str], scale: Scale) -> Value | None:
     """The number at the end of a path of row, column and measure; a short one is for all below."""
     found: Any = plan.published
     for part in path:
         if isinstance(found, dict):
             found = found.get(part)
-    return None if isinstance(found, dict) else found
+    if found is None or isinstance(found, dict):
+        return None
+    mean, deviation = found if isinstance(found, list) else (found, None)
+    return Value(mean, deviation, scale)
 
 
-def _cell(value: Value | None, published: float | None) -> Cell:
-    if value is None:
-        return "–" if published is None else Published(f"{published:.1f}")
-    digits = 1 if value.mean >= 10 else 3
-    text = f"{value.mean:.{digits}f}"
-    if value.deviation is not None:
-        text += f" ± {value.deviation:.{digits}f}"
-    return text if published is None else Beside(text, f"{published:.1f}")
+def _shown(pair: Pair) -> Cell:
+    here, published = pair
+    if here is None:
+        return NOTHING if published is None else Published(str(published))
+    return str(here) if published is None else Beside(str(here), str(published))
+
+
+def _differences(grid: _Grid) -> Table:
+    """What was measured less what was published, where there are both."""
+    scales = {pair.here.scale for line in grid.cells.values() for pair in line if pair.here}
+    told = ""
+    if ACCURACY in scales:
+        told = f", points; far: over {FAR:.0f} and over two published deviations"
+    return grid.table(_difference, f"{grid.plan.title}: ours less published{told}", dense=True)
+
+
+def _difference(pair: Pair) -> Cell:
+    here, published = pair
+    if here is None or published is None:
+        return NOTHING
+    change = here.mean - published.mean
+    far = abs(change) > max(FAR, 2 * (published.deviation or 0)) and here.scale is ACCURACY
+    return "far " * far + signed(change)
+
+
+def _after_tasks(came: TaskOutcome) -> NDArray[np.float64]:
+    return np.asarray(came.accuracy.mean(1)[came.ends])
+
+
+def _on_tasks(came: TaskOutcome) -> NDArray[np.float64]:
+    return np.asarray(came.accuracy[-1])
+
+
+def _by_task(
+    plan: TablePlan,
+    found: Sequence[Group],
+    measure: Callable[[TaskOutcome], NDArray[np.float64]],
+    title: str,
+) -> list[Table]:
+    """A table for each benchmark: a row for each group of runs, a column for each task."""
+    benchmarks: dict[str, list[tuple[Group, TaskOutcome]]] = {}
+    for group in found:
+        if seeds := group.tasks():
+            came = TaskOutcome.mean(seeds)
+            benchmarks.setdefault(came.benchmark, []).append((group, came))
+    tables = []
+    for name, members in benchmarks.items():
+        told = _telling([group.facts for group, _ in members], (*plan.rows, *plan.columns))
+        rows = [
+            [label(group.facts, told), *(number(100 * share) for share in measure(came))]
+            for group, came in members
+        ]
+        heads = [f"task {task + 1}" for task in range(len(rows[0]) - 1)]
+        tables.append(Table(["", *heads], rows, f"{name}: {title}"))
+    return tables
+
+
+def _telling(facts: Sequence[dict[str, str]], settings: Sequence[str]) -> list[str]:
+    """The settings in which runs differ; all of them, if they are only one or alike."""
+    differing = [name for name in settings if len({each.get(name) for each in facts}) > 1]
+    return differing or list(settings)

@@ -1,4 +1,4 @@
-"""What a game says about its learner, from what every post of the stream cost when it came.
+"""What a game says about its learner: from what every post cost, from accuracies on tasks.
 
 A perplexity over time averages the loss first and takes the exponential then. Intervals are
 bootstrapped over users: posts of one user are not independent of each other.
@@ -102,3 +102,22 @@ def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Rete
     back = np.cumsum(nats[::-1])[::-1] / np.cumsum(words[::-1])[::-1]
     days = (end - begin - time / posts) / DAY
     return Retention(days, np.exp(nats / words), np.exp(back))
+
+
+def forgetting(accuracy: NDArray[np.float64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far each task but the last has fallen from its best since it was over, [tasks − 1].
+
+    ``accuracy`` is [points, tasks] as the stream went on, ``ends`` the point at which each task
+    was over.
+    """
+    best = np.array([accuracy[end:, task].max() for task, end in enumerate(ends)])
+    return np.asarray(best - accuracy[-1])[:-1]
+
+
+def forward_transfer(accuracy: NDArray[np.float64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much better than at the start each task but the first is just before it begins.
+
+    Takes what :func:`forgetting` takes; returns [tasks − 1].
+    """
+    later = np.arange(1, len(ends))
+    return np.asarray(accuracy[ends[:-1], later] - accuracy[0, later])

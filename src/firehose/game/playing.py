@@ -11,10 +11,9 @@ from firehose.data.pictures.corpus import PictureCorpus
 from firehose.game.assembly import Game, make_game, open_stream
 from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
 from firehose.game.log import Log
-from firehose.game.outcome import Outcome
-from firehose.game.pictures import PictureOutcome, accuracies
+from firehose.game.outcome import Outcome, TaskOutcome
 from firehose.game.run import begin
-from firehose.game.scoring import score_final_model
+from firehose.game.scoring import accuracies, score_final_model
 from firehose.game.settings import Settings
 from firehose.models.personal import Personal
 from firehose.models.store import Trained, save
@@ -104,6 +103,7 @@ class PlayingPictures(Playing):
         self, folder: Path, card: RunCard, corpus: PictureCorpus, settings: Settings, game: Game
     ) -> None:
         super().__init__(folder, card, corpus, settings, game)
+        self.title = corpus.title
         self.tasks = corpus.tasks.test
         ends = np.cumsum(corpus.task_sizes)
         self.ends = ends.tolist()
@@ -140,7 +140,13 @@ class PlayingPictures(Playing):
 
     def finish(self) -> Any:
         """Write the accuracies of all tasks through time."""
-        outcome = PictureOutcome.of(self.folder, self.seen, self.accuracy, self.ends)
+        outcome = TaskOutcome.of(
+            self.folder,
+            benchmark=self.title,
+            seen=np.array(self.seen),
+            accuracy=np.array(self.accuracy),
+            ends=np.searchsorted(self.seen, self.ends),
+        )
         outcome.write(self.folder)
         return outcome
 

@@ -5,6 +5,7 @@ the posts of the stream when they came; and under the final model ``validation.f
 ``test.f32`` for held-out posts, ``past.f32`` for a fixed sample of the stream.
 """
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from firehose.batch import Batch
 from firehose.data.corpus import Corpus, Split
 from firehose.game.totals import Totals
+from firehose.models.perceptron import labels
 from firehose.models.personal import Personal
 from firehose.progress import track
 from firehose.storage.files import write_whole
 
-AT_ONCE = 128  # posts
+AT_ONCE = 128  # posts that are scored at once
+PICTURES = 1000  # pictures that are classified at once
 BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sampled from each
 
 Measure = Literal["online", "validation", "test", "past", "crossed"]
@@ -189,3 +192,16 @@ def seen(folder: Path) -> int:
 def write_costs(path: Path, paid: Costs) -> None:
     """Write what posts cost into a file of a run."""
     write_whole(path, paid.nats.astype("<f4").tobytes())
+
+
+def accuracies(
+    classify: Callable[[Batch], NDArray[np.int64]], tasks: Sequence[Batch]
+) -> list[float]:
+    """The share of each task's test pictures that is classified rightly."""
+    shares = []
+    for posts in tasks:
+        cuts = range(PICTURES, len(posts), PICTURES)
+        parts = [posts.select(part) for part in np.split(np.arange(len(posts)), cuts)]
+        right = sum(int((classify(part) == labels(part).numpy()).sum()) for part in parts)
+        shares.append(right / len(posts))
+    return shares

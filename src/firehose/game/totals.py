@@ -1,12 +1,13 @@
 """Totals by unit: what a number is computed from, and how sure it is.
 
-A unit is a user, with the nats and words of their posts. Intervals come from samples of units, not
-of posts: posts of one user are not independent of each other.
+A unit is a user, with the nats and words of their posts, or a task, with the pictures that were
+named rightly and all of them. Intervals come from samples of units, not of posts: posts of one user
+are not independent of each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +26,43 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Scale:
+    """How ratios of totals are told to people; both functions take numbers or arrays."""
+
+    name: str
+    value: Callable[[Any], Any]  # of a ratio
+    change: Callable[[Any], Any]  # of the difference of two ratios
+    unit: str  # of a change, as it is shown
+    shown: float = 1  # what a change is multiplied by then
+
+
+def _percent(share: Any) -> Any:
+    return 100 * share
+
+
+PERPLEXITY = Scale("perplexity", np.exp, np.expm1, "change, %", 100)  # of nats by words
+ACCURACY = Scale("accuracy", _percent, _percent, "difference, points")  # of right ones by all
+
+
+@dataclass(frozen=True)
 class Totals:
-    """Nats and words of every user, or several such rows that are added and taken away."""
+    """An amount and a count for every unit, or several such rows that are added and taken away.
+
+    On the scale of perplexity nats and words of users, on that of accuracy right ones and all
+    pictures of tasks.
+    """
 
     amount: NDArray[np.float64]  # [rows, units]
     count: NDArray[np.float64]  # [rows, units]
+    scale: Scale = PERPLEXITY
     sign: tuple[int, ...] = (1,)  # of each row: 1, or −1
 
     def less(self, other: "Totals") -> "Totals":
-        """The difference of two, over the same units."""
+        """The difference of two on one scale, over the same units."""
         return Totals(
             np.concatenate([self.amount, other.amount]),
             np.concatenate([self.count, other.count]),
+            self.scale,
             (*self.sign, *(-sign for sign in other.sign)),
         )
 
@@ -61,14 +87,14 @@ class Totals:
         return ratios
 
     def value(self) -> float:
-        """The perplexity; of a difference, the ratio of two perplexities."""
-        return float(np.exp(self.ratio()))
+        """The perplexity, or the accuracy in percent; of a difference, a ratio or points."""
+        return float(self.scale.value(self.ratio()))
 
     def measured(self, generator: np.random.Generator, posts: int | None = None) -> Measured:
-        """The perplexity, and where it lies for samples of as many units."""
+        """The value, and where it lies for samples of as many units."""
         drawn = [self.ratios(times) for times in samples(self.units, generator)]
-        low, high = np.quantile(np.concatenate(drawn), [0.025, 0.975])
-        return Measured(self.value(), float(np.exp(low)), float(np.exp(high)), posts)
+        low, high = self.scale.value(np.quantile(np.concatenate(drawn), [0.025, 0.975])).tolist()
+        return Measured(self.value(), low, high, posts)
 
 
 def samples(

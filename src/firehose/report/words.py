@@ -16,9 +16,14 @@ def compact(number: float, places: int = 1, trim: bool = True) -> str:
     return text.replace("-", "\N{MINUS SIGN}") + unit
 
 
-def signed(number: float) -> str:
+def number(value: float, places: int = 1) -> str:
+    """12.3, −0.5: with a true minus sign."""
+    return f"{value:.{places}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def signed(value: float) -> str:
     """A difference, with its sign."""
-    return f"{number:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def many(count: int, what: str) -> str:
