@@ -33,7 +33,7 @@ def test_what_is_saved_comes_back(
     posts = small_corpus.splits["test"].between(0, 9)
     assert again.model.pay(posts).nats.tolist() == trained.model.pay(posts).nats.tolist()
     assert again.model.plan == trained.model.plan
-    assert again.vocabulary.model == trained.vocabulary.model
+    assert again.encoder.vocabulary.model == trained.encoder.vocabulary.model
     assert again.origin == {"kind": "by hand"}
     assert not again.model.training
 
@@ -164,3 +164,16 @@ def test_a_table_of_users_comes_back_to_the_same_bits() -> None:
     mine, theirs = model.users.state(), other.users.state()
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_prompts_are_treated_as_posts_were(tmp_path: Path) -> None:
+    cleaning = {"mentions": "replace", "max_characters": 99}
+    posts = [post._replace(text=f"{post.text} @{post.user}") for post in simple_posts()]
+    corpus = prepared(tmp_path, posts, clean=cleaning)
+    save(trained_on(corpus), tmp_path / "model")
+    card = json.loads((tmp_path / "model/model.json").read_text())
+    assert card["encoder"] == cleaning
+    encoder = load(tmp_path / "model").encoder
+    assert encoder.vocabulary.decode(encoder.prompt("the @fox")) == "the <MENTION>"
+    with pytest.raises(FirehoseError, match="has 100 characters, and a post no more than 99"):
+        encoder.prompt("x" * 100)

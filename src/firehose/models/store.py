@@ -3,7 +3,7 @@
 ::
 
     model/
-      model.json           schema, sizes, where it comes from, checksums
+      model.json           schema, sizes, how text becomes tokens, where it comes from, checksums
       weights.safetensors  shared weights, and a vector per user
       users.parquet        the name of each vector's user
       vocabulary.model     SentencePiece
@@ -24,6 +24,7 @@ from torch import Tensor
 
 import firehose
 from firehose.data.corpus import Corpus
+from firehose.data.encoder import Encoder, EncoderPlan
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
@@ -49,16 +50,17 @@ class Card(Record):
     pieces: int
     users: int
     model: ModelPlan
+    encoder: EncoderPlan
     origin: dict[str, Any]  # how it was made, and how well it did then
     files: dict[str, File]
 
 
 @dataclass
 class Trained:
-    """A model with its vocabulary and its users by name."""
+    """A model, the encoder of its texts, and its users by name."""
 
     model: Personal
-    vocabulary: Vocabulary
+    encoder: Encoder
     users: UserRegistry = field(default_factory=UserRegistry)
     origin: dict[str, Any] = field(default_factory=dict)
 
@@ -66,8 +68,8 @@ class Trained:
     def of_corpus(
         cls, model: Personal, corpus: Corpus, origin: dict[str, Any] | None = None
     ) -> Self:
-        """A model whose words and users are those of a corpus."""
-        return cls(model, corpus.vocabulary, UserRegistry(corpus.users), origin or {})
+        """A model that was trained on a corpus: its texts and users are those of the corpus."""
+        return cls(model, Encoder.of_corpus(corpus), UserRegistry(corpus.users), origin or {})
 
     def number(self, user: str) -> int | None:
         """The number of a user who has a vector; None for anybody else."""
@@ -99,7 +101,7 @@ def write(trained: Trained, folder: Path) -> None:
     count = len(model.users)
     tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
     pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)
-    (folder / "vocabulary.model").write_bytes(trained.vocabulary.model)
+    (folder / "vocabulary.model").write_bytes(trained.encoder.vocabulary.model)
     files = {
         path.name: File(bytes=path.stat().st_size, sha256=sha256(path))
         for path in sorted(folder.iterdir())
@@ -109,6 +111,7 @@ def write(trained: Trained, folder: Path) -> None:
         pieces=model.shared.pieces,
         users=count,
         model=model.plan,
+        encoder=trained.encoder.plan,
         origin=trained.origin,
         files=files,
     )
@@ -136,7 +139,8 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     names = pq.read_table(folder / USERS)["user"].to_pylist()
     users = UserRegistry(corpus.users if corpus else ())
     model.users.enter(np.array([users.add(name) for name in names], np.int64), vectors)
-    return Trained(model.eval(), vocabulary, users, card.origin)
+    encoder = Encoder(vocabulary, **dict(card.encoder))
+    return Trained(model.eval(), encoder, users, card.origin)
 
 
 def from_pretrained(
