@@ -10,7 +10,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -25,9 +25,11 @@ from torch import Tensor
 import firehose
 from firehose.data.corpus import Corpus
 from firehose.data.encoder import Encoder, EncoderPlan
+from firehose.data.post import Post
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
+from firehose.models.model import Paid
 from firehose.models.personal import ModelPlan, Personal
 from firehose.storage import tensors
 from firehose.storage.checkpoints import part, prefixed
@@ -78,6 +80,10 @@ class Trained:
             return None
         return number
 
+    def pay(self, posts: Sequence[Post]) -> Paid:
+        """What these texts cost, each with its user's vector; users who have none are nobody."""
+        return self.model.pay(self.encoder.encode(posts, self.users, grow=False))
+
     def known(self) -> list[str]:
         """The names of the users who have a vector."""
         return [self.users.name(number) for number in self.model.users.numbers().tolist()]
@@ -118,12 +124,19 @@ def write(trained: Trained, folder: Path) -> None:
     (folder / "model.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
-    """Open a model's folder, or refuse with a sentence.
+def find_model(path: Path) -> Path:
+    """The folder of a model: ``path`` itself, or ``model`` in it, where a run leaves its own."""
+    below = path / "model"
+    return below if not (path / "model.json").exists() and (below / "model.json").exists() else path
 
-    With a ``corpus`` the users are numbered as there, by their names; who is not in it follows.
+
+def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
+    """Open the folder of a model, or of a run that has one; raises an error for any other.
+
+    With a ``corpus`` the users are numbered as there, by their names; users who are not in it
+    follow.
     """
-    folder = Path(path)
+    folder = find_model(Path(path))
     card = read_card(folder)
     refuse_damage(folder, card.files, contents=False, remedy="copy the model again")
     vocabulary = Vocabulary.load(folder / "vocabulary.model")
