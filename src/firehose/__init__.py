@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from firehose.batch import Batch as Batch
     from firehose.data.corpus import Corpus as Corpus
     from firehose.data.corpus import check as check
+    from firehose.data.encoder import Encoder as Encoder
     from firehose.data.plan import Plan as Plan
     from firehose.data.plan import make_plan as make_plan
+    from firehose.data.post import Post as Post
     from firehose.data.prepare import Execution as Execution
     from firehose.data.prepare import prepare as prepare
     from firehose.data.stats import stats as stats
@@ -49,8 +51,10 @@ _HOMES = {
     "Batch": "firehose.batch",
     "Corpus": "firehose.data.corpus",
     "check": "firehose.data.corpus",
+    "Encoder": "firehose.data.encoder",
     "Plan": "firehose.data.plan",
     "make_plan": "firehose.data.plan",
+    "Post": "firehose.data.post",
     "Execution": "firehose.data.prepare",
     "prepare": "firehose.data.prepare",
     "stats": "firehose.data.stats",

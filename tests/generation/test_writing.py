@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from firehose.data.encoder import Encoder
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
@@ -56,7 +57,7 @@ def trained(
     for piece in CONTINUE:
         nn.init.constant_(model.shared.output_bias[ID[piece]], -4)
     nn.init.constant_(model.shared.output_bias[EOT], ends)
-    return Trained(model.eval(), VOCABULARY, UserRegistry(NAMES))
+    return Trained(model.eval(), Encoder(VOCABULARY), UserRegistry(NAMES))
 
 
 def prompt_tokens(prompt: str) -> tuple[int, ...]:

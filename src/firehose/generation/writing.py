@@ -14,8 +14,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from firehose.config import Section
-from firehose.data.clean import words
-from firehose.data.plan import Cleaning
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.generation.decoding import Decoder
@@ -210,9 +208,9 @@ class _Page:
     """The prompt as the user's model has read it; writing begins here, as often as wanted."""
 
     def __init__(self, trained: Trained, prompt: str, user: str | None) -> None:
-        self.vocabulary = trained.vocabulary
-        self.pieces = _pieces(trained.vocabulary)
-        self.prompt = _encode(trained.vocabulary, prompt)
+        self.vocabulary = trained.encoder.vocabulary
+        self.pieces = _pieces(self.vocabulary)
+        self.prompt = trained.encoder.prompt(prompt)
         number = trained.number(user) if user is not None else None
         self.decoder = Decoder(trained.model, NOBODY if number is None else number)
         self.ahead = self.decoder.advance(torch.tensor([self.prompt]))  # [1, pieces]
@@ -237,20 +235,6 @@ class _Page:
         for beginning, after, end in zip(chosen, ahead, ends.tolist(), strict=True):
             longer = self.pieces.after(beginning, after, self.pieces.continues)
             yield beginning, beginning.probability * end, longer
-
-
-def _encode(vocabulary: Vocabulary, prompt: str) -> tuple[int, ...]:
-    """<SOT> and the pieces of a prompt, cleaned as the posts of a corpus are."""
-    most = Cleaning().max_characters
-    if len(prompt) > most:
-        raise FirehoseError(
-            f"The prompt has {len(prompt):,} characters, and a post no more than {most:,}; "
-            "shorten it."
-        )
-    tokens, _ = vocabulary.encode([" ".join(words(prompt, mentions=False))])
-    if len(tokens) == 2:  # <SOT>, <EOT>
-        raise FirehoseError("The prompt has no words; give it one to go on from, as in “I am”.")
-    return tuple(tokens[:-1].tolist())
 
 
 def _refuse_count(count: int, sampling: Sampling) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from firehose.data.encoder import Encoder
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
@@ -185,7 +186,7 @@ def from_release(
         raise FirehoseError(f"{path} has {users:,} users, and there are {len(names):,} names.")
     origin = {"kind": "published", "file": Path(path).name}
     registry = UserRegistry(names or map(str, range(users)))
-    return Trained(model.eval(), vocabulary, registry, origin)
+    return Trained(model.eval(), Encoder(vocabulary), registry, origin)
 
 
 def to_release(trained: Trained, path: str | Path) -> None:
