@@ -76,7 +76,8 @@ def _erase_costs(folder: Path, corpus: Corpus, card: RunCard, user: int) -> int:
     owners = {split: corpus.splits[split].user for split in ("validation", "test")}
     if card.kind == "play" and (folder / "paid.f32").is_file():
         owners["paid"] = train[: seen(folder)]
-        owners["past"] = train[past_sample(corpus.splits["train"].time[: seen(folder)])]
+        past, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
+        owners["past"] = train[past]
     erased = 0
     for name, owner in owners.items():
         file = folder / f"{name}.f32"
