@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from firehose.game.settings import make_settings as make_settings
     from firehose.game.training import offline as offline
     from firehose.game.training import pretrain as pretrain
-    from firehose.generation.writing import Sampling as Sampling
-    from firehose.generation.writing import generate as generate
-    from firehose.generation.writing import suggest as suggest
+    from firehose.generation.generate import generate as generate
+    from firehose.generation.sampling import Sampling as Sampling
+    from firehose.generation.suggest import suggest as suggest
     from firehose.models.published import convert as convert
     from firehose.models.store import Trained as Trained
     from firehose.models.store import load as load
@@ -74,9 +74,9 @@ _HOMES = {
     "Trained": "firehose.models.store",
     "load": "firehose.models.store",
     "save": "firehose.models.store",
-    "Sampling": "firehose.generation.writing",
-    "generate": "firehose.generation.writing",
-    "suggest": "firehose.generation.writing",
+    "Sampling": "firehose.generation.sampling",
+    "generate": "firehose.generation.generate",
+    "suggest": "firehose.generation.suggest",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
