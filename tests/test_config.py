@@ -4,8 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from firehose.config import Section, merge, overrides, read_toml
 from firehose.data.plan import Plan, make_plan

@@ -16,78 +16,65 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 if TYPE_CHECKING:
     from firehose.batch import Batch as Batch
-    from firehose.data.corpus import Corpus as Corpus
-    from firehose.data.corpus import check as check
+    from firehose.data.corpus import Corpus as Corpus, check as check
     from firehose.data.encoder import Encoder as Encoder
     from firehose.data.pictures.fetch import fetch as fetch
-    from firehose.data.plan import Plan as Plan
-    from firehose.data.plan import make_plan as make_plan
+    from firehose.data.plan import Plan as Plan, make_plan as make_plan
     from firehose.data.post import Post as Post
-    from firehose.data.prepare import Execution as Execution
-    from firehose.data.prepare import prepare as prepare
+    from firehose.data.prepare import Execution as Execution, prepare as prepare
     from firehose.data.stats import stats as stats
     from firehose.data.vocabulary import Vocabulary as Vocabulary
     from firehose.errors import FirehoseError as FirehoseError
     from firehose.experiments.classic import run_classic as run_classic
-    from firehose.experiments.compare import compare as compare
-    from firehose.experiments.compare import report as report
+    from firehose.experiments.compare import compare as compare, report as report
     from firehose.experiments.demo import demo as demo
     from firehose.experiments.reproduce import reproduce as reproduce
-    from firehose.game.assembly import Game as Game
-    from firehose.game.assembly import make_game as make_game
+    from firehose.game.assembly import Game as Game, make_game as make_game
     from firehose.game.evaluate import evaluate as evaluate
     from firehose.game.forget import forget as forget
-    from firehose.game.live import Trained as Trained
-    from firehose.game.live import load as load
+    from firehose.game.live import Trained as Trained, load as load
     from firehose.game.playing import play as play
     from firehose.game.run import resume as resume
     from firehose.game.settings import make_settings as make_settings
-    from firehose.game.training import offline as offline
-    from firehose.game.training import pretrain as pretrain
+    from firehose.game.training import offline as offline, pretrain as pretrain
+    from firehose.generation.generate import generate as generate
     from firehose.generation.sampling import Sampling as Sampling
-    from firehose.generation.sampling import generate as generate
     from firehose.generation.suggest import suggest as suggest
     from firehose.models.published import convert as convert
     from firehose.models.store import save as save
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Batch": "firehose.batch",
-    "Corpus": "firehose.data.corpus",
-    "check": "firehose.data.corpus",
-    "Encoder": "firehose.data.encoder",
-    "fetch": "firehose.data.pictures.fetch",
-    "Plan": "firehose.data.plan",
-    "make_plan": "firehose.data.plan",
-    "Post": "firehose.data.post",
-    "Execution": "firehose.data.prepare",
-    "prepare": "firehose.data.prepare",
-    "stats": "firehose.data.stats",
-    "Vocabulary": "firehose.data.vocabulary",
-    "FirehoseError": "firehose.errors",
-    "run_classic": "firehose.experiments.classic",
-    "compare": "firehose.experiments.compare",
-    "report": "firehose.experiments.compare",
-    "demo": "firehose.experiments.demo",
-    "reproduce": "firehose.experiments.reproduce",
-    "Game": "firehose.game.assembly",
-    "make_game": "firehose.game.assembly",
-    "evaluate": "firehose.game.evaluate",
-    "forget": "firehose.game.forget",
-    "Trained": "firehose.game.live",
-    "load": "firehose.game.live",
-    "play": "firehose.game.playing",
-    "resume": "firehose.game.run",
-    "make_settings": "firehose.game.settings",
-    "offline": "firehose.game.training",
-    "pretrain": "firehose.game.training",
-    "Sampling": "firehose.generation.sampling",
-    "generate": "firehose.generation.sampling",
-    "suggest": "firehose.generation.suggest",
-    "convert": "firehose.models.published",
-    "save": "firehose.models.store",
+_NAMES = {  # of each module
+    "batch": "Batch",
+    "data.corpus": "Corpus check",
+    "data.encoder": "Encoder",
+    "data.pictures.fetch": "fetch",
+    "data.plan": "Plan make_plan",
+    "data.post": "Post",
+    "data.prepare": "Execution prepare",
+    "data.stats": "stats",
+    "data.vocabulary": "Vocabulary",
+    "errors": "FirehoseError",
+    "experiments.classic": "run_classic",
+    "experiments.compare": "compare report",
+    "experiments.demo": "demo",
+    "experiments.reproduce": "reproduce",
+    "game.assembly": "Game make_game",
+    "game.evaluate": "evaluate",
+    "game.forget": "forget",
+    "game.live": "Trained load",
+    "game.playing": "play",
+    "game.run": "resume",
+    "game.settings": "make_settings",
+    "game.training": "offline pretrain",
+    "generation.generate": "generate",
+    "generation.sampling": "Sampling",
+    "generation.suggest": "suggest",
+    "models.published": "convert",
+    "models.store": "save",
 }
+_HOMES = {name: f"firehose.{home}" for home, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from firehose.models.users import NOBODY, Users

@@ -116,8 +116,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     - `firehose prepare twitter-stream-2013-01.tar --ids lists/ --out firehose10m`
     """
     from firehose.data.plan import make_plan
-    from firehose.data.prepare import Execution
-    from firehose.data.prepare import prepare as make
+    from firehose.data.prepare import Execution, prepare as make
 
     tables: dict[str, Any] = {
         "source": {"kind": source, "ids": ids or None},

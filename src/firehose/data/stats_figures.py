@@ -45,8 +45,7 @@ from firehose.report.figures import (
     save,
     styled,
 )
-from firehose.report.page import Block, Heading, Paragraph, page
-from firehose.report.page import Figure as Picture
+from firehose.report.page import Block, Figure as Picture, Heading, Paragraph, page
 from firehose.report.tables import Table
 from firehose.report.words import compact, listing, many, percent
 from firehose.storage.files import write_whole

@@ -78,6 +78,10 @@ class Trained:
             return None
         return number
 
+    def knows(self, user: str | None) -> bool:
+        """Whether a user has a vector; texts of others are those of the population."""
+        return user is not None and self.number(user) is not None
+
     def pay(self, posts: Sequence[Post]) -> Paid:
         """What these texts cost, each with its user's vector; users who have none are nobody."""
         return self.model.pay(self.encoder.encode(posts, self.users, grow=False))
