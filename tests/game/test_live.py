@@ -52,7 +52,7 @@ def test_how_it_learns_can_be_chosen(tmp_path: Path, small_corpus: Corpus) -> No
     assert load(tmp_path / "model").playing.learner.kind == "mixed-replay"
 
 
-def test_whom_it_forgets_leaves_nothing(model: Trained, tmp_path: Path) -> None:
+def test_whom_it_forgets_leaves_nothing(model: Trained) -> None:
     for _ in range(3):
         model.learn(POSTS)
     number = model.users.number("zoe")

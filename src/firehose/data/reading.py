@@ -41,8 +41,8 @@ COLUMNS = pa.schema(  # the fields of a post, in their order
 def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, task: Task) -> Task:
     """Write the posts of ``task["shard"]`` to a file, part by part, and count what was skipped.
 
-    Texts over ``max_characters`` characters are cut to one character more, so that the next stage still
-    sees that they are too long.
+    Texts over ``max_characters`` are cut to one character more, so that the next stage still sees
+    that they are too long.
     """
     path = folder / f"{task['number']:06}.arrow"
     skipped: Counter[str] = Counter()
