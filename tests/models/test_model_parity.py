@@ -179,6 +179,17 @@ def test_weights_without_a_projection_of_users_are_as_with_the_identity(
     assert all(torch.equal(returned[name], weights[name]) for name in weights)
 
 
+def test_a_projection_that_the_release_has_no_room_for_is_applied() -> None:
+    plan = ModelPlan(shape=TINY, d_user=TINY.d_model, mlp=8)
+    model = _awake_and_wide(Personal(plan, 50))
+    weights = release(model)
+    found = Personal(plan_of(weights, None), 50)
+    adopt(found, weights)
+    assert not found.plan.project_users
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2]], [3, 0])
+    np.testing.assert_allclose(found.pay(batch).nats, model.pay(batch).nats, rtol=0, atol=1e-5)
+
+
 def test_a_projection_is_left_out_only_where_it_is_not_needed() -> None:
     _, _, _, weights = load("adapters")
     without = {key: value for key, value in weights.items() if "emb_projs" not in key}

@@ -116,6 +116,9 @@ def release(model: Personal) -> dict[str, Tensor]:
         numbers = np.arange(int(model.users.user_of[: len(model.users)].max(initial=-1)) + 1)
         taken = model.users.take(numbers, learn=False)
         released[VECTORS] = taken.vectors[taken.which].clone()
+        if PROJECTION in released and model.plan.d_user == d_model:
+            # The authors' code projects vectors of another size only: these are sent projected.
+            released[VECTORS] @= released.pop(PROJECTION).T.to(released[VECTORS])
     return released
 
 
