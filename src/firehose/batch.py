@@ -64,8 +64,8 @@ class Batch:
         )
         np.cumsum(offsets, out=offsets)
         columns = zip(*((b.tokens, b.user, b.time, b.words) for b in batches), strict=True)
-        tokens, *rest = map(np.concatenate, columns)
-        joined = cls(tokens, offsets, *rest)
+        tokens, user, time, words = map(np.concatenate, columns)
+        joined = cls(tokens, offsets, user, time, words)
         if not all(batch.per_post or batch.per_token for batch in batches):
             return joined
         return joined.with_columns(
@@ -118,10 +118,13 @@ class UniformBatch(Batch):
     """A batch of posts of the same length: the tokens are a matrix with a row for each post."""
 
     @classmethod
-    def from_matrix(cls, matrix: NDArray[Any], *columns: NDArray[Any]) -> Self:
-        """Posts from a matrix ``[posts, tokens]`` and the columns user, time and words."""
+    def from_matrix(
+        cls, matrix: NDArray[Any], user: NDArray[Any], time: NDArray[Any], words: NDArray[Any]
+    ) -> Self:
+        """Posts from a matrix ``[posts, tokens]``, and whose, when and how long they are."""
         posts, width = matrix.shape
-        return cls(matrix.reshape(-1), np.arange(posts + 1, dtype=np.int64) * width, *columns)
+        offsets = np.arange(posts + 1, dtype=np.int64) * width
+        return cls(matrix.reshape(-1), offsets, user, time, words)
 
     def select(self, indices: NDArray[np.integer]) -> Self:
         """The posts of these indices, in this order."""

@@ -17,7 +17,7 @@ from firehose.methods.step import Setup
 from firehose.models.perceptron import Perceptron, Tone, named
 from firehose.optim.clipping import NotFinite
 from firehose.optim.gradient import Gradient
-from small_methods import buffer, learner, sgd, step
+from small_methods import buffer, learner, same, sgd, step, stored
 
 PIXELS = 6
 
@@ -215,6 +215,48 @@ def test_a_task_may_be_shorter_than_others() -> None:
     assert len(held) == 3  # the second task is not over yet
     held.push(pictures(3, task=1, first=3), generator)
     assert len(held) == 9
+
+
+def test_exemplars_are_stored_with_their_columns_and_go_on_as_they_were() -> None:
+    model = Perceptron(PIXELS, 6, (5,))
+    held, again = (exemplars(model, 12, [9, 9, 9]) for _ in range(2))
+    generator = np.random.default_rng(0)
+
+    def tasks(number: int) -> Batch:
+        batch = pictures(9, task=number, first=number)
+        per_token = {"double": 2 * batch.tokens.astype(np.int64)}
+        return batch.with_columns({"sum": batch.tokens.reshape(9, -1).sum(1)}, per_token)
+
+    def columns_are_right(batch: Batch) -> bool:
+        sums = batch.tokens.reshape(len(batch), -1).sum(1)
+        doubled = batch.per_token["double"] == 2 * batch.tokens.astype(np.int64)
+        return bool((batch.per_post["sum"] == sums).all() and doubled.all())
+
+    held.push(tasks(0), generator)
+    held.push(tasks(1).select(np.arange(5)), generator)
+    held.push(tasks(1).select(np.zeros(0, np.int64)), generator)  # nothing was released
+    again.restore(stored(held.state()))
+    assert same(stored(again.state()), stored(held.state()))
+    results = []
+    for one in (held, again):
+        gone = one.push(tasks(1).select(np.arange(5, 9)), generator)
+        assert columns_are_right(gone) and columns_are_right(one.all())
+        drawn = one.sample(9, np.random.default_rng(1)).tokens.tolist()
+        _, outputs = one.reminders(np.random.default_rng(2))
+        results.append((gone.tokens.tolist(), drawn, outputs.tolist()))
+    assert results[0] == results[1]
+    assert same(stored(again.state()), stored(held.state()))
+
+
+def test_of_a_forgotten_task_no_exemplar_and_no_output_stays() -> None:
+    held = exemplars(Perceptron(PIXELS, 6, (5,)), 12, [9, 6])
+    generator = np.random.default_rng(0)
+    held.push(pictures(9), generator)
+    held.push(pictures(3, task=1, first=3), generator)  # its second half is to come
+    assert held.forget(1) == 3 and held.forget(1) == 0
+    assert len(held) == 9 and not held.pending
+    assert held.forget(0) == 9
+    assert stored(held.state()) == {"pending": [], "chosen": {}, "outputs": {}}
 
 
 def test_the_nearest_mean_decides() -> None:
