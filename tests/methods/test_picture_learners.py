@@ -11,13 +11,25 @@ from hypothesis import strategies as st
 from firehose.batch import Batch
 from firehose.data.pictures.files import Pictures
 from firehose.data.pictures.tasks import as_posts
+from firehose.errors import FirehoseError
 from firehose.methods.buffers.exemplars import Exemplars, herd
 from firehose.methods.learners.gem import weights
 from firehose.methods.step import Setup
 from firehose.models.perceptron import Perceptron, Tone, named
 from firehose.optim.clipping import NotFinite
 from firehose.optim.gradient import Gradient
-from small_methods import buffer, learner, same, sgd, step, stored
+from small_methods import (
+    adam,
+    buffer,
+    congrad,
+    learner,
+    online_gd,
+    same,
+    sgd,
+    step,
+    stored,
+)
+from small_models import awake, batch_of, tiny
 
 PIXELS = 6
 
@@ -166,6 +178,58 @@ def test_gem_without_a_past_is_online_only() -> None:
     assert one is not None and two is not None
     assert torch.equal(flat(one), flat(two))
     assert gem.gradient(step(model, gem, released.select(np.zeros(0, np.int64)), memory)) is None
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 9])
+def test_gem_looks_at_so_many_tasks_and_at_all_that_is_remembered_of_each(
+    tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    memory = buffer("stratified", PIXELS + 1, per_user=4)
+    generator = np.random.default_rng(0)
+    for task in range(6):
+        memory.push(pictures(4, task=task), generator)
+    looked: list[tuple[int, ...]] = []
+    made = Perceptron.gradient
+
+    def noted(model: Perceptron, batch: Batch) -> Gradient:
+        looked.append(tuple(batch.user.tolist()))
+        return made(model, batch)
+
+    monkeypatch.setattr(Perceptron, "gradient", noted)
+    gem = learner("gem", 5, tasks=tasks)
+    seen = set()
+    for seed in range(30):
+        looked.clear()
+        found = gem.gradient(step(model, gem, pictures(5, task=5), memory, seed))
+        assert found is not None
+        assert looked[0] == (5,) * 5
+        past = {users[0] for users in looked[1:]}
+        assert all(users == users[:1] * 4 for users in looked[1:])
+        assert len(past) == len(looked) - 1 == min(tasks, 5) and 5 not in past
+        assert found.tokens == (5 + 4 * len(past)) * PIXELS
+        seen |= past
+    assert seen == set(range(5))  # drawn anew for each step
+
+
+def test_gem_plays_with_posts_and_their_users() -> None:
+    """Each user is a task; what conflicts is taken out, over weights and vectors together."""
+    model = awake(tiny("adapters"))
+    memory = buffer("stratified", per_user=2)
+    generator = np.random.default_rng(0)
+    past = batch_of([[1, 7, 5, 2], [1, 8, 5, 2]], [4, 4])
+    memory.push(past, generator)
+    released = batch_of([[1, 7, 6, 2], [1, 8, 6, 2]], [0, 1])
+    rule = adam(model, 0.02)
+    for _ in range(20):  # until what helps the one harms the other
+        rule.step(model.gradient(Batch.join([past, released])))
+    gem = learner("gem", 2, margin=0.0)
+    before, reference = model.gradient(released), model.gradient(past)
+    assert before.dot(reference) < 0
+    found = gem.gradient(step(model, gem, released, memory))
+    assert found is not None
+    assert found.dot(reference) == pytest.approx(0, abs=1e-5 * found.norm())
+    assert found.rows.tolist() == [0, 1, 4]
 
 
 def test_herding_is_greedy() -> None:
@@ -366,3 +430,27 @@ def test_weights_can_start_as_torch_s_own() -> None:
         assert float(weight.mean()) == pytest.approx(0, abs=bound / 50)
         most = float(bias.abs().max())
         assert most == 0 if start == "xavier" else 0.9 * bound < most <= bound
+
+
+def test_icarl_says_what_it_cannot_play_with() -> None:
+    pictured, written = Perceptron(PIXELS, 3, (5,)), tiny("adapters")
+    with pytest.raises(FirehoseError, match="iCaRL needs classes, and posts have none"):
+        learner("icarl", 4, written)
+    with pytest.raises(FirehoseError, match="Exemplars are pictures of a class"):
+        buffer("exemplars", PIXELS + 1, Setup(written, task_sizes=(9,)), posts=12)
+    with pytest.raises(FirehoseError, match="they need a stream of tasks"):
+        buffer("exemplars", PIXELS + 1, Setup(pictured), posts=12)
+    with pytest.raises(FirehoseError, match="greater than or equal to 10"):
+        exemplars(pictured, 9, [9])
+    icarl = learner("icarl", 4, pictured)
+    held, rule = exemplars(pictured, 12, [9]), sgd(pictured, 0.1)
+    icarl.refuse(held, online_gd(rule))
+    with pytest.raises(FirehoseError, match=r"iCaRL needs exemplars: .*memory.kind=exemplars"):
+        icarl.refuse(buffer(posts=9), online_gd(rule))
+    with pytest.raises(FirehoseError, match="ConGraD holds some back: choose Online GD"):
+        icarl.refuse(held, congrad(rule))
+
+
+def test_the_others_play_with_everything() -> None:
+    for kind in ("online-only", "replay-only", "mixed-replay", "a-gem", "gem"):
+        learner(kind, 4).refuse(buffer(posts=9), congrad(sgd(Perceptron(PIXELS, 3, ()), 0.1)))
