@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from firehose.batch import Batch
+from firehose.methods.step import Steps
 from firehose.models.personal import Personal
 from firehose.optim.gradient import Gradient
 from small_methods import adam, buffer, learner, shown, step, stream
@@ -86,3 +87,39 @@ def test_a_step_sees_so_many_posts_in_all(name: str, sizes: list[int]) -> None:
     held.push(released, np.random.default_rng(0))
     assert chosen.gradient(step(model, chosen, released, held)) is not None
     assert sum(sizes) == 6
+
+
+def test_online_ewc_draws_weights_back_to_their_anchor_by_what_they_mattered() -> None:
+    """The running averages, and the penalty that follows from them, by hand."""
+    model = awake(tiny("adapters"))
+    ewc = learner(KINDS["OnlineEWC"], 4, model, strength=10, decay=0.75)
+    plain, rule = learner("online-only", 4), adam(model, 0.05)
+    anchors = [weight.detach().clone() for weight in model.parameters()]
+    fishers = [torch.zeros_like(weight) for weight in anchors]
+    for batch in stream(3):
+        one = step(model, ewc, batch, rule=rule)
+        expected, found = plain.gradient(one), ewc.gradient(one)
+        assert expected is not None and found is not None
+        rows = zip(model.parameters(), expected.shared, found.shared, strict=True)
+        for number, (weight, slope, pulled) in enumerate(rows):
+            assert slope is not None and pulled is not None
+            pull = 10 * fishers[number] * (weight.detach() - anchors[number])
+            assert torch.allclose(pulled, slope + pull, atol=1e-7)
+            fishers[number] = 0.75 * fishers[number] + 0.25 * slope**2
+            anchors[number] = 0.75 * anchors[number] + 0.25 * weight.detach()
+        assert torch.equal(found.users, expected.users)
+        rule.step(found)
+        ewc.end_round(one, Steps(1, 1))
+    assert any(float(fisher.max()) > 0 for fisher in fishers)
+
+
+def test_hard_first_takes_the_posts_that_cost_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = awake(tiny("adapters"))
+    hard = learner(KINDS["HardFirst"], 4, model)
+    (released,) = stream(1, posts=8)
+    paid = model.pay(released)
+    hardest = set(np.argsort(-paid.nats / paid.words)[:2].tolist())
+    taken: list[Batch] = []
+    monkeypatch.setattr(model, "gradient", taken.append)
+    hard.gradient(step(model, hard, released))
+    assert set(taken[0].time.tolist()) == hardest
