@@ -188,7 +188,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("registry", "kind"), KINDS, ids=lambda part: str(part).split(":")[-1])
+@pytest.mark.parametrize(
+    ("registry", "kind"), KINDS, ids=lambda part: getattr(part, "what", str(part).split(":")[-1])
+)
 def test_settings_that_are_unknown_are_refused(registry: Registry[Any], kind: str) -> None:
     assert registry.settings(kind).kind == kind
     with pytest.raises(FirehoseError, match=f"Unknown key 'hue' in the {registry.what} "):
