@@ -118,7 +118,7 @@ def test_hard_first_takes_the_posts_that_cost_most(monkeypatch: pytest.MonkeyPat
     hard = learner(KINDS["HardFirst"], 4, model)
     (released,) = stream(1, posts=8)
     paid = model.pay(released)
-    hardest = set(np.argsort(-paid.nats / paid.words)[:2].tolist())
+    hardest = set(np.argsort(-paid.nats / paid.words)[:4].tolist())
     taken: list[Batch] = []
     monkeypatch.setattr(model, "gradient", taken.append)
     hard.gradient(step(model, hard, released))
