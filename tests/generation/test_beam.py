@@ -44,6 +44,8 @@ def test_a_wide_beam_finds_the_most_probable_texts_of_all(
         expected |= {(*text, EOT): end for text, end in zip(texts, ends_at, strict=True)}
     best = sorted(expected, key=lambda text: -expected[text])[:count]
     found = generate(model, PROMPT, "user4", Sampling(beam=200, max_tokens=max_tokens), count)
-    assert [text.tokens[-len(tokens) :] for text, tokens in zip(found, best, strict=True)] == best
+    written = [text.tokens[len(prompt_tokens(PROMPT)) :] for text in found]
+    assert len(set(written)) == count
     nats = [text.nats for text in found]
     np.testing.assert_allclose(nats, [-expected[text] for text in best], atol=1e-4)
+    np.testing.assert_allclose(nats, [-expected[text] for text in written], atol=1e-4)  # or a tie
