@@ -55,6 +55,17 @@ def recall(memory: Buffer, count: int, generator: np.random.Generator) -> list[B
     return [memory.sample(count, generator)] if len(memory) and count else []
 
 
+def draw_both(step: Step, count: int) -> tuple[Batch, list[Batch]]:
+    """Different released posts for half of ``count``, and a batch of remembered ones for the rest.
+
+    Where there are too few of the ones, the others top them up. There are fewer in all only where
+    nothing is remembered and no more are released.
+    """
+    half = count // 2 if len(step.memory) else 0
+    fresh = draw(step.released, count - half, step.generator)
+    return fresh, recall(step.memory, count - len(fresh), step.generator)
+
+
 LEARNERS = Registry(
     "learner",
     Learner,
