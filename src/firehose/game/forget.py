@@ -77,13 +77,8 @@ def _erase_costs(folder: Path, corpus: Corpus, card: RunCard, user: int) -> int:
     owners["crossed"] = owners["test"]  # once for each of some other users
     if card.kind == "play" and (folder / "paid.f32").is_file():
         owners["paid"] = train[: seen(folder)]
-<<<<<<< HEAD
-        past, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
-        owners["past"] = train[past]
-=======
         places, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
         owners["past"] = train[places]
->>>>>>> h5
     erased = 0
     for name, owner in owners.items():
         file = folder / f"{name}.f32"
