@@ -42,6 +42,10 @@ class Learner(Plugin):
     def end_round(self, step: Step, steps: Steps) -> None:
         """Called when a round is over; ``steps`` says how many steps were taken and kept."""
 
+    def forget(self, user: int) -> int:  # noqa: ARG002
+        """Erase what the learner keeps of a user; returns how many things there were."""
+        return 0
+
 
 def draw(batch: Batch, count: int, generator: np.random.Generator) -> Batch:
     """``count`` different posts of a batch, or all it has."""
