@@ -204,7 +204,10 @@ def test_parts_are_what_the_settings_say(data: Path) -> None:
         (["all", "--method", "GD a-gm"], "did you mean 'GD a-gem'"),
         (["all", "--method", "GD none.py:Mine"], "none.py does not exist"),
         (["all", "--method", "GD :"], "There is no module ''"),
-        (["all", "--method", "GD builtins:int"], "builtins:int is not a learner: let it inherit"),
+        (
+            ["all", "--method", "GD builtins:int"],
+            "learner: let it inherit from firehose.methods.learners.Learner",
+        ),
         (["all", "--method", "ConGraD icarl"], "ConGraD holds some back: use 'iCaRL'"),
         (
             ["all", "--method", "GD mine.py:Mine", "--method", "GD other.py:Mine"],
