@@ -195,27 +195,18 @@ class Population:
         line = self.timeline(user)
         generator = _generator(self.nature, user, 1)
         for begin in range(0, len(line.times), PIECE):
-            part = slice(begin, begin + PIECE)
-            times = line.times[part]
-            texts = self._write(user, times, generator)
-            rows = zip(
-                times.tolist(), line.kinds[part].tolist(), line.choice[part].tolist(), texts,
-                strict=True,
-            )  # fmt: skip
-            for number, (time, kind, choice, text) in enumerate(rows, begin):
-                key, code = f"n{user}-{number}", "en"
-                if kind == ORDINARY:
-                    yield Post(name, text, time, key, code)
-                    continue
+            part = Timeline(*(column[begin : begin + PIECE] for column in line))
+            texts = self._write(user, part.times, generator)
+            rows = zip(*(column.tolist() for column in part), texts, strict=True)
+            for number, (time, kind, choice, english) in enumerate(rows, begin):
+                text, code = english, "en"
                 if kind == FOREIGN:
-                    code, sentence = self._foreign[int(choice * len(self._foreign))]
-                    yield Post(name, sentence, time, key, code)
-                    continue
-                other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
-                if kind == RETWEET:
-                    yield Post(name, f"RT @{other} : {text}", time, key, code, is_retweet=True)
-                else:
-                    yield Post(name, f"@{other} {text}", time, key, code, is_reply=True)
+                    code, text = self._foreign[int(choice * len(self._foreign))]
+                elif kind != ORDINARY:
+                    other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
+                    text = f"RT @{other} : {english}" if kind == RETWEET else f"@{other} {english}"
+                key = f"n{user}-{number}"
+                yield Post(name, text, time, key, code, kind == RETWEET, kind == REPLY)
 
     def _write(self, user: int, times: Integers, generator: np.random.Generator) -> list[str]:
         """Write an English text for each time."""
@@ -247,11 +238,9 @@ class Population:
         closed = classes < TOPICAL
         words[closed] = self._closed.draw(classes[closed], uniforms[closed])
         topical = np.flatnonzero(~closed)
-        share = np.full(len(topical), self.strength[user])
-        own, rest = _split(uniforms[topical], share)
-        kinds = classes[topical] - TOPICAL
-        open_classes = len(CLASSES) - TOPICAL
-        mine, theirs = own == 1, own == 0
+        mine, rest = _split(uniforms[topical], self.strength[user])
+        theirs = ~mine
+        kinds, open_classes = classes[topical] - TOPICAL, len(CLASSES) - TOPICAL
         drawn = self._own.draw(user * open_classes + kinds[mine], rest[mine])
         words[topical[mine]] = self.own_keys[drawn] % self.nature.vocabulary
         rows = (eras[topical] * self.nature.topics + topics[topical]) * open_classes + kinds
@@ -353,11 +342,11 @@ def _mixtures(draws: Floats) -> Floats:
     return np.asarray(0.96 * weights / weights.sum(-1, keepdims=True) + 0.04 / topics)
 
 
-def _split(uniforms: Floats, share: Floats) -> tuple[Integers, Floats]:
-    """For each uniform number, 1 with probability ``share``, else 0, and a new uniform number."""
+def _split(uniforms: Floats, share: Floats | float) -> tuple[NDArray[np.bool_], Floats]:
+    """For each uniform number, whether it is below ``share``, and a new uniform number."""
     coin = uniforms < share
     fresh = np.where(coin, uniforms, uniforms - share)
-    return coin.astype(np.int64), fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)
+    return coin, fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)
 
 
 def _link(uniform: float) -> str:
