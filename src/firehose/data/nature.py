@@ -195,9 +195,9 @@ class Population:
         line = self.timeline(user)
         generator = _generator(self.nature, user, 1)
         for begin in range(0, len(line.times), PIECE):
-            part = Timeline(*(column[begin : begin + PIECE] for column in line))
-            texts = self._write(user, part.times, generator)
-            rows = zip(*(column.tolist() for column in part), texts, strict=True)
+            part = slice(begin, begin + PIECE)
+            texts = self._write(user, line.times[part], generator)
+            rows = zip(*(column[part].tolist() for column in line), texts, strict=True)
             for number, (time, kind, choice, english) in enumerate(rows, begin):
                 text, code = english, "en"
                 if kind == FOREIGN:
