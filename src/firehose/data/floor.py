@@ -6,7 +6,6 @@ one that does not. No learner can do better in expectation, so results can be co
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from firehose.data.encoding import members, read_raw, read_slice, write_raw
 from firehose.data.engine import Task
 from firehose.data.plan import Plan
 from firehose.data.post import USER_SPLITS
+from firehose.data.truth import Weights
 
 LONGEST = 1_000  # characters; all simulated posts are shorter, and to drop some would be a bias
 
@@ -60,7 +60,7 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
         times, texts = own["time"].to_numpy(), own["text"].to_pylist()
         owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)
         users = [names[part][number] for part, number in owners]
-        weights: Literal["train", "balanced"] = "train" if split == "train" else "balanced"
+        weights: Weights = "train" if split == "train" else "balanced"
         nats = [
             truth.nats(users, times, texts),
             truth.agnostic_nats(times, texts, tallies[corpus], weights),

@@ -85,8 +85,7 @@ class Nature(Source):
     @property
     def first_moment(self) -> int:
         """The start, in milliseconds since 1970."""
-        midnight = datetime.datetime.combine(self.start, datetime.time(), datetime.UTC)
-        return round(midnight.timestamp()) * 1000
+        return int(np.datetime64(self.start, "ms").astype(np.int64))
 
     @property
     def eras(self) -> int:

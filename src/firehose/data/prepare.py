@@ -149,7 +149,7 @@ def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[
     removed = zip(steps(plan.clean), posts, lost, strict=True)
     return {
         "version": firehose.__version__,
-        "read": sum(shard["posts"] for shard in read) + skipped.total(),
+        "read": sum(posts for shard in read for _, posts in shard["batches"]) + skipped.total(),
         "read_users": sum(part["users"] for part in settled),
         "skipped": dict(sorted(skipped.items())),
         "steps": [Step(name=name, posts=posts, users=users) for name, posts, users in removed],

@@ -6,8 +6,7 @@ in the counter of the step that removed it.
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,9 @@ SAMPLE = 1_024  # the time of every such post is used to cut the stream into sli
 TRAIN, VALIDATION, TEST, PRETRAIN = range(len(SPLITS))
 KEPT, EMPTY, FOREIGN, REPEATED, DUPLICATE, RARE = range(6)  # what became of a post
 
+# The language detector is loaded once per process, as that takes longer than a small part.
+_language = functools.cache(Language)
+
 
 def steps(clean: Cleaning) -> list[str]:
     """The names of the cleaning steps, in their order: what each of them removes."""
@@ -51,7 +53,8 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
     user = pc.index_in(posts["user"], names).to_numpy()
     when = posts["time"].to_numpy()
     listed = posts["split"].is_valid().to_numpy()  # posts whose split a published list names
-    early = ~listed & (when < _milliseconds(plan.split.pretrain_before))
+    limit = np.datetime64(plan.split.pretrain_before or "NaT")  # no time is before NaT
+    early = ~listed & (when.astype("datetime64[ms]") < limit)
 
     fate = _clean(plan.clean, posts, listed)
     _drop_duplicates(fate, user, key)
@@ -88,8 +91,10 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArr
     """The fate of each post after the steps that need no other posts."""
     language = _language()
     fates: list[int] = []
-    for chunk in _chunks(posts.select(["text", "language", "is_retweet", "is_reply"])):
-        for text, stated, is_retweet, is_reply in zip(*chunk, strict=True):
+    used = posts.select(["text", "language", "is_retweet", "is_reply"])
+    for chunk in used.to_batches(CHUNK):
+        rows = zip(*(column.to_pylist() for column in chunk.columns), strict=True)
+        for text, stated, is_retweet, is_reply in rows:
             if len(text) > clean.max_characters or is_blank(text):
                 fates.append(EMPTY)
             elif listed[len(fates)]:
@@ -106,12 +111,6 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArr
 def _code(language: str | None) -> str:
     """The language code without region and in lower case: “en” for “EN”, “en-US” and “en_GB”."""
     return (language or "").lower().replace("_", "-").partition("-")[0]
-
-
-@functools.cache
-def _language() -> Language:
-    """The language detector, loaded once per process, as that takes longer than a small part."""
-    return Language()
 
 
 def _drop_duplicates(
@@ -185,9 +184,9 @@ def _words(
     counters: dict[int, Counter[str]] = {group: Counter() for group in sorted(set(groups))}
     cleaned: list[pa.Array] = []
     lengths: list[int] = []
-    for (chunk,) in _chunks(pa.table({"text": texts})):
+    for chunk in pa.table({"text": texts}).to_batches(CHUNK):
         lines = []
-        for text in chunk:
+        for text in chunk["text"].to_pylist():
             found = words(text, replace)
             counters[groups[len(lengths)]].update(found)
             lines.append(" ".join(found))
@@ -217,16 +216,3 @@ def _users_lost(fate: NDArray[np.uint8], user: NDArray[np.int64], step: int) -> 
     before = np.unique(user[(fate == KEPT) | (fate >= step)])
     after = np.unique(user[(fate == KEPT) | (fate > step)])
     return len(before) - len(after)
-
-
-def _milliseconds(day: date | None) -> int:
-    """The first millisecond of a day since 1970; for None, before all times."""
-    if day is None:
-        return int(np.iinfo(np.int64).min)
-    return int(datetime.combine(day, time.min, UTC).timestamp() * 1000)
-
-
-def _chunks(table: pa.Table) -> Iterator[list[list[Any]]]:
-    """The columns as Python lists, a bounded number of rows at a time."""
-    for start in range(0, len(table), CHUNK):
-        yield [column.to_pylist() for column in table.slice(start, CHUNK).columns]
