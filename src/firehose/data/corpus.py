@@ -13,6 +13,7 @@
 
 import functools
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,13 +141,18 @@ class Split:
 
     def _count_lengths(self) -> NDArray[np.int64]:
         """The number of posts of 0, 1, 2 … tokens; a bounded number of posts is read at a time."""
-        counts = np.zeros(1, np.int64)
-        for start in range(0, len(self), CHUNK):
-            lengths = np.diff(self.offsets[start : start + CHUNK + 1])
-            more = np.bincount(lengths, minlength=len(counts))
-            more[: len(counts)] += counts
-            counts = more
-        return counts
+        starts = range(0, len(self), CHUNK)
+        return histogram(np.diff(self.offsets[start : start + CHUNK + 1]) for start in starts)
+
+
+def histogram(blocks: Iterable[NDArray[np.integer]]) -> NDArray[np.int64]:
+    """How often 0, 1, 2 … occur in blocks of whole numbers."""
+    counts = np.zeros(1, np.int64)
+    for block in blocks:
+        more = np.bincount(block, minlength=len(counts))
+        more[: len(counts)] += counts
+        counts = more
+    return counts
 
 
 class Stream(BatchStream):
