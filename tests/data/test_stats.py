@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
+from test_corpus import ragged
 
 from firehose.data import stats as module
 from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
 from firehose.data.stats import (
+    Lengths,
     Statistics,
     cleaning,
     describe,
@@ -108,6 +110,20 @@ def corpus(tmp_path: Path) -> Corpus:
 def test_the_lengths_are_those_of_the_training_posts(corpus: Corpus) -> None:
     found = describe(corpus).lengths
     assert (found.posts, found.longer, found.covering) == (6, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sentence"),
+    [
+        ([10] * 8, "10 tokens; a model with max_tokens = 50 cuts none of them."),
+        ([50] * 55 + [163] * 45, "163 tokens; a model with max_tokens = 50 cuts 45 % of them."),
+        ([50] * 999 + [51], "50 tokens; a model with max_tokens = 50 cuts 0.1 % of them."),
+        ([60] * 999 + [50], "60 tokens; a model with max_tokens = 50 cuts 99.9 % of them."),
+    ],
+)
+def test_the_lengths_in_a_sentence(lengths: list[int], sentence: str) -> None:
+    found = Lengths.of(ragged(lengths)).sentence().replace("\N{NO-BREAK SPACE}", " ")
+    assert found == f"99 % of the posts have at most {sentence}"
 
 
 def test_sizes_by_hand(corpus: Corpus) -> None:

@@ -17,17 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from firehose.data.nature_language import (
-    CLASSES,
-    END,
-    MENTION_CLASS,
-    TOPICAL,
-    URL_CLASS,
-    foreign,
-    handles,
-    language,
-    vocabulary,
-)
+from firehose.data import nature_language
+from firehose.data.nature_language import CLASSES, END, MENTION_CLASS, TOPICAL, URL_CLASS
 from firehose.data.post import Post
 from firehose.data.sources import Shard, Source
 from firehose.errors import FirehoseError
@@ -138,10 +129,10 @@ class Population:
     def __init__(self, nature: Nature) -> None:
         self.nature = nature
         users, topics = nature.users, nature.topics
-        self.handles = handles(users, _generator(nature, 0))
-        words = vocabulary(nature.vocabulary, self.handles, _generator(nature, 1))
-        years = (np.arange(nature.eras) + 0.5) / 4
-        self.language = language(words, topics, years, nature.drift, _generator(nature, 2))
+        self.handles = nature_language.handles(users, _generator(nature, 0))
+        words = nature_language.vocabulary(nature.vocabulary, self.handles, _generator(nature, 1))
+        years, chance = (np.arange(nature.eras) + 0.5) / 4, _generator(nature, 2)
+        self.language = nature_language.language(words, topics, years, nature.drift, chance)
         draws = _generator(nature, 3).random((users, 5))
         # A Pareto distribution, times a factor that adds users who hardly post.
         activity = (0.12 + 0.88 * draws[:, 0]) * (1 - draws[:, 1]) ** (-1 / 1.6)
@@ -155,7 +146,7 @@ class Population:
         late = np.arange(nature.eras) / max(1, nature.eras - 1)
         self.lateness = nature.drift * late  # [era]: the weight of θ at the end
         self.own_keys, self.own_values = self._own_words()  # ψ, by user × vocabulary + word
-        self._foreign = foreign()
+        self._foreign = nature_language.foreign()
         self._build_tables()
 
     def theta(self, users: Integers, eras: Integers) -> Floats:
@@ -349,8 +340,5 @@ def _split(uniforms: Floats, share: Floats | float) -> tuple[NDArray[np.bool_], 
 
 
 def _link(uniform: float) -> str:
-    number, letters = int(uniform * 62**10), ""
-    for _ in range(10):
-        number, digit = divmod(number, 62)
-        letters += ALPHABET[digit]
-    return f"https://t.co/{letters}"
+    digits = int(uniform * 62**10) // 62 ** np.arange(10) % 62
+    return "https://t.co/" + "".join(ALPHABET[digit] for digit in digits)

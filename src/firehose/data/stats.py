@@ -8,22 +8,23 @@ memory; everything else is counted in chunks. :func:`stats` writes the page, wit
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount, histogram
-from firehose.data.lengths import Lengths
 from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
 from firehose.report.tables import Published, Table, terminal
-from firehose.report.words import compact
+from firehose.report.words import compact, many, percent
 from firehose.storage.seals import Record
 
 if TYPE_CHECKING:
     import rich.table
 
+MAX_TOKENS = 50  # of a post, that the paper's models are trained on
+COVERED = 0.99  # the share of posts that a model should read whole
 SAMPLE = 24  # users in the figure of activity
 COLUMNS = 200  # the most columns of time in the figure of activity
 CHUNK = 1 << 20  # posts counted at a time
@@ -57,6 +58,28 @@ class Quantiles(Record):
     three_quarters: float
     most: float
     mean: float
+
+
+class Lengths(Record):
+    """How many tokens the training posts have, ``<SOT>`` and ``<EOT>`` included."""
+
+    posts: int
+    longer: int  # posts with more than MAX_TOKENS
+    covering: int  # the number of tokens that COVERED of the posts do not exceed
+
+    @classmethod
+    def of(cls, split: Split) -> Self:
+        """The lengths of the posts of a split."""
+        longer = round(split.share_longer(MAX_TOKENS) * len(split))
+        return cls(posts=len(split), longer=longer, covering=split.tokens_covering(COVERED))
+
+    def sentence(self) -> str:
+        """What a model has to be set to, and what the paper's setting would cut."""
+        cut = f"{percent(self.longer, self.posts)} of them" if self.longer else "none of them"
+        return (
+            f"{percent(round(100 * COVERED), 100)} of the posts have at most "
+            f"{many(self.covering, 'token')}; a model with max_tokens = {MAX_TOKENS} cuts {cut}."
+        )
 
 
 class SplitCount(Record):

@@ -14,18 +14,9 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from firehose.data import stats
 from firehose.data.corpus import Floor
-from firehose.data.stats import (
-    DAY,
-    DURATIONS,
-    Gaps,
-    Statistics,
-    cleaning,
-    month_name,
-    quarter_name,
-    sizes,
-    skipped,
-)
+from firehose.data.stats import DAY, DURATIONS, Gaps, Statistics
 from firehose.errors import FirehoseError
 from firehose.report import figures as look
 from firehose.report.page import Block, Figure as Picture, Heading, Paragraph, page
@@ -171,7 +162,8 @@ def _quarter_axis(axes: Axes, first: int, last: int) -> None:
     axes.set_xlim(first - room, last + room)
     if last - first < 8:
         shown = range(first, last + 1)
-        axes.set_xticks(shown, [quarter_name(quarter).replace(" ", "\n") for quarter in shown])
+        names = [stats.quarter_name(quarter).replace(" ", "\n") for quarter in shown]
+        axes.set_xticks(shown, names)
         axes.tick_params(axis="x", length=0)
         return
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if last - first <= 40 * step)
@@ -254,7 +246,7 @@ def write(statistics: Statistics, out: Path, command: str) -> list[Path]:
 
 
 def _summary(statistics: Statistics) -> str:
-    start, end = month_name(statistics.first), month_name(statistics.last)
+    start, end = stats.month_name(statistics.first), stats.month_name(statistics.last)
     when = f"in {start}" if start == end else f"between {start} and {end}"
     return (
         f"{many(statistics.users, 'user')} wrote {many(statistics.posts, 'post')} {when}, "
@@ -265,7 +257,7 @@ def _summary(statistics: Statistics) -> str:
 
 def _blocks(statistics: Statistics, images: dict[str, str]) -> list[Block]:
     captions = _captions(statistics)
-    blocks: list[Block] = [Heading("Size"), sizes(statistics), _spread(statistics)]
+    blocks: list[Block] = [Heading("Size"), stats.sizes(statistics), _spread(statistics)]
     blocks += [Paragraph(statistics.lengths.sentence()), Heading("Users, words and time")]
     blocks += [Picture(image, *captions[name]) for name, image in images.items()]
     blocks += [Heading("Cleaning"), *_cleaning(statistics)]
@@ -329,11 +321,12 @@ def _spread(statistics: Statistics) -> Table:
 
 def _cleaning(statistics: Statistics) -> list[Block]:
     left = f"{many(statistics.posts, 'post')} of {many(statistics.users, 'user')} are left"
-    read = Paragraph(f"{many(statistics.read, 'record')} were read; after cleaning {left}.")
-    blocks: list[Block] = [read, *([cleaning(statistics)] if statistics.steps else [])]
-    if statistics.skipped:
-        return [*blocks, Paragraph("Records that were no posts were skipped:"), skipped(statistics)]
-    return [*blocks, Paragraph("No record was skipped.")]
+    read = f"{many(statistics.read, 'record')} were read; after cleaning {left}."
+    told = "Records that were no posts were skipped:"
+    skips = Paragraph(told if statistics.skipped else "No record was skipped.")
+    blocks: list[Block] = [Paragraph(read), stats.cleaning(statistics)]
+    blocks += [skips, stats.skipped(statistics)]
+    return [block for block in blocks if not isinstance(block, Table) or block.rows]
 
 
 def _splits(statistics: Statistics) -> Table:
