@@ -20,11 +20,15 @@ class LockedError(FirehoseError):
 
 @contextlib.contextmanager
 def locked(folder: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock of a folder, which must exist.
+    """Make a folder, if there is none, and hold its lock.
 
     Where another holds it, ``wait`` for as long as that takes, or raise a :class:`LockedError`.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise FirehoseError(f"Cannot write to {folder}: {error.strerror}.") from None
     try:
         if wait:
             fcntl.flock(handle, fcntl.LOCK_EX)
