@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 
+import firehose
 from firehose.report.figures import PALETTE
 from firehose.report.tables import MARK, Beside, Cell, Published, Table
 
@@ -74,32 +74,18 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
 {body}
 </main>
 <footer>
-<p>Firehose {escape(firehose_version())} · made by <code>{escape(command)}</code></p>
+<p>Firehose {escape(firehose.__version__)} · made by <code>{escape(command)}</code></p>
 </footer>
 </body>
 </html>
 """
 
 
-def firehose_version() -> str:
-    """The version of the installed Firehose."""
-    try:
-        return version("firehose-poll")
-    except PackageNotFoundError:  # run from a source tree
-        return "(not installed)"
-
-
 def _table(table: Table) -> str:
-    head = "".join(
-        f'<th scope="col"{_side(index, table.labels)}>{escape(name)}</th>'
-        for index, name in enumerate(table.columns)
-    )
-    rows = "\n".join(
-        "<tr>"
-        + "".join(_cell(cell, index, table.labels) for index, cell in enumerate(row))
-        + "</tr>"
-        for row in table.rows
-    )
+    sides = ["" if index < table.labels else "number" for index in range(len(table.columns))]
+    named = zip(table.columns, sides, strict=True)
+    head = "".join(f'<th scope="col"{_class(side)}>{escape(name)}</th>' for name, side in named)
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, sides))}</tr>" for row in table.rows)
     caption = f'<p class="caption">{escape(table.caption)}</p>\n' if table.caption else ""
     note = f'\n<p class="note">{MARK} {escape(table.source)}</p>' if table.has_published else ""
     wide = ' class="wide"' if len(table.columns) > 3 else ""
@@ -111,18 +97,18 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(cell: Cell, index: int, labels: int) -> str:
+def _cell(cell: Cell, side: str) -> str:
     mark = f"<sup>{MARK}</sup>"
     if isinstance(cell, Published):
-        return f"<td{_side(index, labels, 'published')}>{escape(cell.text)}{mark}</td>"
+        return f"<td{_class('published', side)}>{escape(cell.text)}{mark}</td>"
     if isinstance(cell, Beside):
         below = f'<span class="published">{escape(cell.published)}{mark}</span>'
-        return f"<td{_side(index, labels)}>{escape(cell.text)}<br>{below}</td>"
-    return f"<td{_side(index, labels)}>{escape(cell)}</td>"
+        return f"<td{_class(side)}>{escape(cell.text)}<br>{below}</td>"
+    return f"<td{_class(side)}>{escape(cell)}</td>"
 
 
-def _side(index: int, labels: int, *names: str) -> str:
-    classes = " ".join([*names, *(["number"] if index >= labels else [])])
+def _class(*names: str) -> str:
+    classes = " ".join(filter(None, names))
     return f' class="{classes}"' if classes else ""
 
 
@@ -151,8 +137,7 @@ def inline(svg: str, prefix: str, description: str) -> str:
     box = re.search(r'viewBox="[^"]*"', head)
     if not box:
         raise ValueError("an SVG without a viewBox cannot be scaled")
-    label = escape(description)
-    return f'<svg {box[0]} role="img" aria-label="{label}">{rest.strip()}'
+    return f'<svg {box[0]} role="img" aria-label="{escape(description)}">{rest.strip()}'
 
 
 def _colours() -> str:

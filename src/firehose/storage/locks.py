@@ -46,21 +46,24 @@ def is_locked(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _lock(handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
-    return False
 
 
 def _lock_at_once(handle: int) -> bool:
     """Try for a fifth of a second: :func:`is_locked` holds a lock, too, but only for a moment."""
     for _ in range(10):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.02)
-        else:
+        if _lock(handle, fcntl.LOCK_EX):
             return True
+        time.sleep(0.02)
     return False
+
+
+def _lock(handle: int, kind: int) -> bool:
+    """Take a lock if it is free; returns whether it was."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
