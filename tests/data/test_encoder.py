@@ -59,8 +59,9 @@ def test_any_text_is_cleaned_and_counted_as_a_post_is(
 ) -> None:
     encoder = Encoder(small_corpus.vocabulary, mentions)
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    no = np.zeros(1, bool)
-    lines, counts, _ = _words(pa.chunked_array([[whole]], pa.large_string()), no, no, no, mentions)
+    train, large = np.zeros(1, np.uint8), np.zeros(1, bool)
+    texts = pa.chunked_array([[whole]], pa.large_string())
+    lines, counts, _ = _words(texts, train, large, mentions == "replace")
     if counts[0] == 1:
         with pytest.raises(FirehoseError, match="has no words"):
             encoder.prompt(text)

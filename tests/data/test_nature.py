@@ -69,8 +69,8 @@ def misfit(observed: NDArray[np.float64], expected: NDArray[np.float64]) -> floa
 
 def test_the_posts_are_the_same_today_and_on_every_machine() -> None:
     posts = posts_of(Nature(users=20, posts=500))
-    facts = [(post.id, post.user, post.time, post.text, post.language) for post in posts]
-    digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+    rows = [(post.id, post.user, post.time, post.text, post.language) for post in posts]
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()
     # Changes only when the model is meant to change: floors published before are then void.
     assert digest[:16] == "51089a0453e264b3"
 

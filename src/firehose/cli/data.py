@@ -167,8 +167,7 @@ def check(corpus: CorpusPath) -> None:
 
 
 def _report(prepared: "Prepared") -> None:
-    from firehose.data.lengths import Lengths
-    from firehose.data.stats import cleaning, skipped
+    from firehose.data.stats import Lengths, cleaning, skipped
     from firehose.report.tables import terminal
     from firehose.report.words import many
 
