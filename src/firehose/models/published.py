@@ -113,7 +113,7 @@ def release(model: Personal) -> dict[str, Tensor]:
     d_model = model.plan.shape.d_model
     released["pos_emb.inv_freq"] = frequencies(d_model)
     if model.is_personal:
-        numbers = np.arange(int(model.users.user_of[: len(model.users)].max(initial=-1)) + 1)
+        numbers = np.arange(int(model.users.numbers().max(initial=-1)) + 1)
         taken = model.users.take(numbers, learn=False)
         released[VECTORS] = taken.vectors[taken.which].clone()
         if PROJECTION in released and model.plan.d_user == d_model:
