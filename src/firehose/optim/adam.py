@@ -69,10 +69,9 @@ class Adam(UpdateRule):
         if rate is None:
             rate = settings.rate * warmup(self.rounds, settings.warmup)
         # As a function, because the class of the same name takes seconds to import its compiler.
-        gradients, weights, steps, *moments = gradient.moving(
-            self.parameters, *self.shared.values()
-        )
-        adam(weights, gradients, *moments, [], steps, lr=rate, **CONSTANTS)
+        columns = gradient.moving(self.parameters, *self.shared.values())
+        gradients, weights, steps, first, second = columns
+        adam(weights, gradients, first, second, [], steps, lr=rate, **CONSTANTS)
         if self.model.users is not None:
             self._step_rows(self.model.users, gradient, rate * settings.user_rate)
         return norm

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -27,8 +27,9 @@ class Gradient:
 
     def moving(self, *columns: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         """The gradients that there are of shared weights, and the same places of each column."""
+        every: list[Sequence[Any]] = [self.shared, *columns]
         is_there = [gradient is not None for gradient in self.shared]
-        return (list(compress(column, is_there)) for column in (self.shared, *columns))
+        return (list(compress(column, is_there)) for column in every)
 
     def norm(self) -> float:
         """The Euclidean norm over everything."""
