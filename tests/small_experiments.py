@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from firehose.data.corpus import Corpus
 from firehose.experiments import ledger
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group
@@ -68,10 +69,12 @@ def do(job: Job) -> None:
     start = job.start.folder if job.start else None
     job.store.mkdir(parents=True, exist_ok=True)
     job.recipe.write_text(job.settings.to_toml())
+    if job.kind == "play":
+        play(job.corpus, job.folder, job.settings, start)
+        return
+    assert isinstance(job.corpus, Corpus)
     if job.kind == "pretrain":
         pretrain(job.corpus, job.folder, job.settings)
-    elif job.kind == "play":
-        play(job.corpus, job.folder, job.settings, start)
     else:
         offline(job.corpus, job.folder, job.settings, start)
 

@@ -45,8 +45,10 @@ def _processor() -> str:
 
 
 DECISIVE = (  # modules and packages that decide the numbers of a run
-    "batch.py", "optim", "models", "methods", "data/corpus.py", "data/pictures",
-    "game/assembly.py", "game/round.py", "game/scoring.py", "game/training.py",
+    "batch.py", "optim", "models", "methods",
+    "data/corpus.py", "data/pictures", "data/stream.py",
+    "game/assembly.py", "game/evaluate.py", "game/metrics.py", "game/outcome.py",
+    "game/playing.py", "game/round.py", "game/scoring.py", "game/totals.py", "game/training.py",
 )  # fmt: skip
 
 

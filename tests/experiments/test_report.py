@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import tomllib
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal
 
 import pytest
 
-from firehose.experiments import report
+from firehose.data.pictures.tasks import BENCHMARKS
+from firehose.experiments.jobs import make_jobs
 from firehose.experiments.recipe import Experiment
 from firehose.experiments.report import Part, write
+from firehose.game.folder import Options, make_card
 from small_experiments import task_outcome
 
 RECIPE = """
@@ -21,12 +20,12 @@ title = "Pictures"
 [runs.vary]
 "play.learner" = ["gem", "mixed-replay"]
 "play.optimizer" = ["online-gd"]
-benchmark = ["disjoint-mnist", "disjoint-cifar"]
+"pictures.benchmark" = ["disjoint-mnist", "disjoint-cifar"]
 
 [[tables]]
 title = "Accuracy"
 rows = ["play.learner"]
-columns = ["benchmark"]
+columns = ["pictures.benchmark"]
 measures = ["accuracy"]
 also = ["differences", "after-tasks", "on-tasks"]
 [tables.published]
@@ -44,55 +43,25 @@ says = "GEM is worse."
 measure = "accuracy"
 lower = { "play.learner" = "gem" }
 higher = { "play.learner" = "mixed-replay" }
-within = ["benchmark"]
+within = ["pictures.benchmark"]
 """
-
-
-@dataclass(eq=False)
-class Done:
-    """A job that is done."""
-
-    folder: Path
-    facts: dict[str, str]
-    seed: int
-    kind: Literal["play"] = "play"
-    is_done: bool = True
-    start: None = None
-    identity: dict[str, Any] = field(default_factory=dict)
-    settings: Any = dataclasses.field(
-        default_factory=lambda: SimpleNamespace(to_toml=lambda: "", public=dict)
-    )
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
 
 
 @pytest.fixture
 def part(tmp_path: Path) -> Part:
     """Two learners on two benchmarks with two seeds; GEM names 10 points less rightly."""
-    jobs = []
-    for learner, less in (("gem", 0.1), ("mixed-replay", 0.0)):
-        for title in ("Disjoint MNIST", "Disjoint CIFAR"):
-            for seed in range(2):
-                folder = tmp_path / f"{learner}-{title}-{seed}"
-                folder.mkdir()
-                line = {"kept": 1, "taken": 1, "tokens": 5, "seconds": {"pay": 0.5}}
-                (folder / "rounds.jsonl").write_text(f"{json.dumps(line)}\n")
-                came = task_outcome(title)
-                dataclasses.replace(came, accuracy=came.accuracy - less).write(folder)
-                facts = {
-                    "kind": "play",
-                    "play.learner": learner,
-                    "play.optimizer": "online-gd",
-                    "benchmark": title.lower().replace(" ", "-"),
-                }
-                jobs.append(Done(folder, facts, seed))
-    return Part("pictures", Experiment.of(tomllib.loads(RECIPE)), jobs)  # type: ignore[arg-type]
+    experiment = Experiment.of(tomllib.loads(RECIPE))
+    jobs = make_jobs(experiment, tmp_path / "data", "classic", 2, tmp_path / "runs")
+    for job in jobs:
+        job.folder.mkdir(parents=True)
+        line = {"kept": 1, "taken": 1, "tokens": 5, "seconds": {"pay": 0.5}}
+        (job.folder / "rounds.jsonl").write_text(f"{json.dumps(line)}\n")
+        came = task_outcome(BENCHMARKS[job.corpus.name].title)
+        less = 0.1 if job.facts["play.learner"] == "gem" else 0
+        dataclasses.replace(came, accuracy=came.accuracy - less).write(job.folder)
+        card = make_card(job.folder, "play", job.corpus, job.settings, None, "train", Options())
+        card.write(job.folder)
+    return Part("pictures", experiment, jobs)
 
 
 def test_a_recipe_with_tasks_has_its_tables_and_claims(part: Part) -> None:
@@ -111,13 +80,30 @@ def test_a_recipe_with_tasks_has_its_tables_and_claims(part: Part) -> None:
     assert claim.compared[0].difference[:3] == pytest.approx((-10, -10, -10))
 
 
-def test_the_page_of_a_recipe_with_tasks(
-    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = {"processor": "one", "cores": 1, "torch": "2"}
-    monkeypatch.setattr(report, "made", lambda _: {"machine": here})
-    monkeypatch.setattr(report, "describe", lambda job: {"name": job.name})
-    page = write(tmp_path / "out", None, [part], {}, "firehose reproduce")  # type: ignore[arg-type]
+def test_runs_are_drawn_by_what_tells_them_apart(part: Part) -> None:
+    """A benchmark has a figure or a mark of its own, so that no name repeats it."""
+    assert [run.name for run in part.task_runs()] == ["GEM"] * 2 + ["mixed replay"] * 2
+    alone = Part("alone", part.experiment, part.jobs[:1])
+    varies = {"runs": part.experiment.runs[:0]}
+    alone = dataclasses.replace(alone, experiment=part.experiment.model_copy(update=varies))
+    assert [run.name for run in alone.task_runs()] == ["GEM, Online GD"]
+
+
+def test_what_runs_have_set_differently_tells_them_apart_too() -> None:
+    text = """
+    title = "x"
+    [[runs]]
+    set = { "play.learner" = "gem", "play.steps" = 1 }
+    vary = { "play.optimizer" = ["online-gd"] }
+    [[runs]]
+    set = { "play.learner" = "icarl" }
+    vary = { "play.optimizer" = ["online-gd"] }
+    """
+    assert Experiment.of(tomllib.loads(text)).varies() == ["play.learner"]
+
+
+def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
+    page = write(tmp_path / "out", [part], {}, "firehose reproduce")
     text = page.read_text()
     assert text.count("<svg") == 5  # two for each benchmark, one for both
     assert "8 runs with 2 seeds on 2 benchmarks." in text
@@ -129,6 +115,13 @@ def test_the_page_of_a_recipe_with_tasks(
         "pictures-tasks-disjoint-mnist",
         "pictures-tasks-disjoint-cifar",
         "pictures-transfer",
+    }
+    runs = [json.loads(file.read_text()) for file in (tmp_path / "out/runs").glob("*.json")]
+    assert len(runs) == 8 and {run["machine"]["torch"] for run in runs}
+    assert {round(run["measures"]["accuracy"]) for run in runs} == {50, 60}
+    assert {run["settings"]["pictures"]["benchmark"] for run in runs} == {
+        "disjoint-mnist",
+        "disjoint-cifar",
     }
     (claim,) = json.loads((tmp_path / "out/claims.json").read_text())
     assert claim["scale"] == "accuracy" and claim["compared"][0]["change"] == pytest.approx(-10)

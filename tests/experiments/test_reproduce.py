@@ -19,21 +19,20 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.experiments import calibrate
 from firehose.experiments.calibrate import Pace, measure
-from firehose.experiments.execute import Slot, Working, execute
+from firehose.experiments.execute import Slot, Working, _standing, execute
 from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import compute, totals
 from firehose.experiments.recipe import Shown
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
-from firehose.game.evaluate import evaluate
+from firehose.game.evaluate import Evaluation, evaluate
 from firehose.game.outcome import Outcome
+from firehose.game.run import read_progress, write_progress
 from firehose.game.settings import Settings
 from firehose.game.totals import Measured
 from firehose.models.store import load
 from firehose.report.tables import Beside
 from firehose.storage.checkpoints import Checkpoints
 from small_experiments import RECIPE, do, tiny_scale
-
-ALONE = Slot(1, None)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +55,9 @@ def done(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Schedule:
 
 def again(done: Schedule, **more: object) -> Path:
     folder = done.out.parent
-    arguments = {"scale": folder / "tiny.toml", "seeds": 2} | more
-    found = reproduce(folder / "steps.toml", done.corpus, done.out, **arguments)  # type: ignore[arg-type]
+    arguments = {"scale": folder.parent / "tiny.toml", "seeds": 2} | more
+    corpus = done.jobs[0].corpus
+    found = reproduce(folder.parent / "steps.toml", corpus.path, folder, **arguments)  # type: ignore[arg-type]
     assert not found.failed
     return found.page
 
@@ -77,6 +77,12 @@ def test_what_is_done_is_not_done_again_and_shown_the_same(
     assert {"figures/steps-compute.svg", "figures/steps-compute.png"} <= names
 
 
+def scored(job: Job, others: int = 5) -> Evaluation:
+    """What the model that a job made costs on test posts."""
+    assert isinstance(job.corpus, Corpus)
+    return evaluate(load(job.folder, job.corpus), job.corpus, others=others)
+
+
 def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
     (part,) = done.parts
     (made,) = part.tables()
@@ -85,15 +91,13 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
     values = [
         Outcome.read(job.folder).test.value
         for job in part.jobs
-        if job.kind == "play" and job.settings.play.optimizer == "online-gd"
+        if job.kind == "play" and job.settings.play.optimizer.kind == "online-gd"
         if job.settings.play.steps == 1
     ]
     text = f"{np.exp(np.mean(np.log(values))):.1f} ± {np.std(values, ddof=1):.1f}"
     assert made.rows[0][1] == Beside(text, "137.2")
     oracle = [job for job in part.jobs if job.kind == "offline"]
-    own = [
-        evaluate(load(job.model, job.corpus), job.corpus, others=0).own.per_word() for job in oracle
-    ]
+    own = [scored(job, others=0).own.per_word() for job in oracle]
     assert made.rows[2][1:] == [
         Beside(f"{np.exp(np.mean(np.log(own))):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
         "–",
@@ -108,7 +112,7 @@ def test_each_run_is_a_file_with_all_there_is_to_know(done: Schedule) -> None:
         run = json.loads(file.read_text())
         assert {"settings", "seed", "version", "measures", "compute", "result"} <= set(run)
         assert run["compute"]["gradient steps"] > 0 and run["machine"]["torch"]
-        assert run["commands"][0].startswith(f"firehose {run['kind']} ")
+        assert run["command"].startswith(f"firehose {run['kind']} ")
         recipe = read_recipe(file.with_suffix(".toml"))
         assert recipe[run["kind"]] == run["settings"][run["kind"]]
         if run["kind"] == "play":
@@ -134,13 +138,13 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
     assert compute(job)["gradient steps"] == outcome.compute["gradient steps"]
     oracle = next(job for job in done.jobs if job.kind == "offline")
     found = totals(oracle, "crossed")
-    scored = evaluate(load(oracle.model, oracle.corpus), oracle.corpus)
-    assert found is not None and scored.crossed is not None
-    assert found.value() == pytest.approx(scored.crossed.per_word())
+    again = scored(oracle)
+    assert found is not None and again.crossed is not None
+    assert found.value() == pytest.approx(again.crossed.per_word())
     own: dict[Shown, float] = {
-        "test": scored.own.per_word(),
-        "balanced": scored.own.balanced(),
-        "per-token": scored.own.per_token(),
+        "test": again.own.per_word(),
+        "balanced": again.balanced(),
+        "per-token": again.own.per_token(),
     }
     for name, value in own.items():
         found = totals(oracle, name)
@@ -215,7 +219,7 @@ def test_jobs_in_processes_end_as_they_do_here(tmp_path: Path, corpus: Corpus) -
 
 
 def test_a_failure_is_told_and_the_rest_goes_on(tmp_path: Path, corpus: Corpus) -> None:
-    bad = one_game(tmp_path, corpus, rate=1e30, clip=1e30)
+    bad = one_game(tmp_path, corpus, rule={"rate": 1e30, "clip": 1e30})
     good = one_game(tmp_path, corpus)[-1]
     failed = execute([*bad, good], at_once=2)
     assert list(failed) == [bad[-1].key]
@@ -231,12 +235,20 @@ def test_what_begins_with_a_failed_one_fails_too(tmp_path: Path, corpus: Corpus)
     assert not game.folder.exists()
 
 
-def test_last_words(tmp_path: Path, corpus: Corpus) -> None:
+def failing(monkeypatch: pytest.MonkeyPatch, job: Job) -> Working:
+    """A job whose process has ended with status 1."""
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: SimpleNamespace(returncode=1))
+    job.store.mkdir(parents=True, exist_ok=True)
+    return Working(job, Slot(1, None))
+
+
+def test_last_words(tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     _, game = one_game(tmp_path, corpus)
-    working = Working(game, [], ALONE)
-    working.process = SimpleNamespace(returncode=1)  # type: ignore[assignment]
-    game.log.parent.mkdir(parents=True)
-    game.log.write_text("one\nError: no good\nmore\n")
+    game.store.mkdir(parents=True)
+    game.log.write_text("Error: of an earlier attempt\n")
+    working = failing(monkeypatch, game)
+    with game.log.open("a") as log:
+        log.write("one\nError: no good\nmore\n")
     assert working.last_words() == "no good"
     working.said = game.log.stat().st_size  # another attempt begins
     assert working.last_words() == "it said nothing"
@@ -247,10 +259,11 @@ def test_last_words(tmp_path: Path, corpus: Corpus) -> None:
     assert working.last_words() == "killed by SIGKILL"
 
 
-def test_a_job_that_another_process_is_at_is_not_a_failure(tmp_path: Path, corpus: Corpus) -> None:
+def test_a_job_that_another_process_is_at_is_not_a_failure(
+    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, game = one_game(tmp_path, corpus)
-    working = Working(game, [], ALONE)
-    working.process = SimpleNamespace(returncode=1)  # type: ignore[assignment]
+    working = failing(monkeypatch, game)
     assert not working.is_beaten()
     with Checkpoints(game.checkpoints).held():
         assert working.is_beaten()
@@ -293,15 +306,26 @@ def test_interrupted_it_goes_on_to_the_same_tables(
         assert ours == (expected.parent / name).read_text()
 
 
-def test_it_shows_how_far_the_runs_are(tmp_path: Path, corpus: Corpus) -> None:
-    (start, game) = one_game(tmp_path, corpus)
-    working = [Working(job, [], ALONE) for job in (start, game)]
-    game.folder.mkdir(parents=True)
-    start.log.write_text("Hello\nepoch 1: fine\n")
-    assert [each.share() for each in working] == [1 / start.settings.pretrain.epochs, 0]
-    posts = corpus.manifest.posts["train"]
-    (game.folder / "paid.f32").write_bytes(bytes(4 * (posts // 4)))
-    assert working[1].share() == posts // 4 / posts
+def test_it_shows_how_far_the_runs_are(
+    tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = one_game(tmp_path, corpus)
+    working = [failing(monkeypatch, job) for job in jobs]
+    names = [job.label for job in jobs]
+    assert _standing(3, working) == (3, f"{names[0]} 0%, {names[1]} 0%")
+    write_progress(jobs[0].folder, 3, 4)
+    jobs[1].folder.mkdir()
+    (jobs[1].folder / "progress.json").write_text("{")  # nobody has written it so
+    assert _standing(3, working) == (3.75, f"{names[0]} 75%, {names[1]} 0%")
+    write_progress(jobs[1].folder, 18, 18)
+    assert _standing(0, working)[0] == 1.75
+
+
+def test_every_kind_of_run_says_how_far_it_is(done: Schedule) -> None:
+    for job in done.jobs:
+        said = json.loads((job.folder / "progress.json").read_text())
+        assert said["done"] == said["total"] > 0
+        assert read_progress(job.folder) == 1
 
 
 def test_stopping_stops_the_processes(
@@ -309,14 +333,14 @@ def test_stopping_stops_the_processes(
 ) -> None:
     jobs = one_game(tmp_path, corpus)
     started: list[subprocess.Popen[bytes]] = []
-    begin = Working.next
+    begin = Working.__post_init__
 
     def noted(self: Working) -> None:
         begin(self)
         started.append(self.process)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Working, "next", noted)
+    monkeypatch.setattr(Working, "__post_init__", noted)
     with pytest.raises(Stopped, match="the same command goes on"):
         execute(jobs, at_once=1)
     assert [process.poll() is not None for process in started] == [True]

@@ -28,6 +28,10 @@ Start = Annotated[
     Path | None, typer.Option("--from", help="A pretrained model to begin with, or its run.")
 ]
 Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
+ReuseOlder = Annotated[
+    bool,
+    typer.Option("--reuse-older", help="Take runs of another version of the code, and mark them."),
+]
 Every = Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints.")]
 
 

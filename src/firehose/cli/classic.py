@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from firehose.cli.app import app, show
+from firehose.cli.app import ReuseOlder, app, show
 
 classic = typer.Typer(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
 app.add_typer(classic, name="classic")
@@ -43,7 +43,7 @@ def fetch_data(
 
 
 @classic.command("run")
-def run_benchmarks(
+def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
     name: Annotated[str, typer.Argument(help="A benchmark, or all of the paper's.")],
     data: Annotated[Path, typer.Option(help="A folder with the original files.")] = DATA,
     out: Annotated[Path, typer.Option(help="A folder for runs and report.")] = Path("classic"),
@@ -59,6 +59,7 @@ def run_benchmarks(
         list[str] | None,
         typer.Option("--set", help="Any setting, as a.b=value: --set play.memory.posts=500"),
     ] = None,
+    reuse_older: ReuseOlder = False,
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
 
@@ -77,6 +78,8 @@ def run_benchmarks(
 
     chosen = "".join(f' --method "{each}"' for each in method or ())
     changed = "".join(f" --set {assignment}" for assignment in assignments or ())
-    command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}"
+    older = " --reuse-older" * reuse_older
+    command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}{older}"
     methods, told = method or list(METHODS), assignments or ()
-    report_experiment(run_classic(name, data, out, seeds, jobs, methods, told, command))
+    found = run_classic(name, data, out, seeds, jobs, methods, told, command, reuse_older)
+    report_experiment(found)

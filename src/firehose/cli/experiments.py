@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firehose.cli.app import app, show
+from firehose.cli.app import ReuseOlder, app, show
 
 if TYPE_CHECKING:
     from firehose.experiments.reproduce import Reproduction
@@ -58,12 +58,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time (one for each GPU, or core).")
     ] = None,
-    reuse_older: Annotated[
-        bool,
-        typer.Option(
-            "--reuse-older", help="Take runs of another version of the code, and mark them."
-        ),
-    ] = False,
+    reuse_older: ReuseOlder = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan, with hours and memory.")
     ] = False,
@@ -91,13 +86,12 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     if corpus is None:
         raise FirehoseError("Name the corpus to play on: --corpus DIR, from `firehose prepare`.")
     if dry_run:
-        schedule = experiments.make_schedule(name, corpus, out, scale, seeds)
+        schedule = experiments.make_schedule(name, corpus, out, scale, seeds, reuse_older)
         show(terminal(experiments.dry_run(schedule, jobs)))
         return
-    command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}"
-    found = experiments.reproduce(
-        name, corpus, out, scale, seeds, jobs, command, reuse_older=reuse_older
-    )
+    older = " --reuse-older" * reuse_older
+    command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{older}"
+    found = experiments.reproduce(name, corpus, out, scale, seeds, jobs, command, reuse_older)
     report_experiment(found)
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from firehose.batch import Batch
 from firehose.data.corpus import Corpus, Split
+from firehose.data.pictures.corpus import PictureCorpus, PicturePlan
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
 from firehose.game.assembly import make_model, open_stream
@@ -48,6 +50,15 @@ class Estimate(NamedTuple):
     job: Job
     hours: float
     memory: int  # bytes
+
+
+class Size(NamedTuple):
+    """How much there is to do in a game, and to keep in mind."""
+
+    rounds: int
+    looked_at: int  # posts that are scored, but those that candidates are compared on
+    users: int  # or tasks
+    width: int  # bytes of a post in a buffer
 
 
 def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
@@ -111,19 +122,26 @@ def _reckon(job: Job, pace: Pace) -> Estimate:
 
 def _reckon_game(job: Job, pace: Pace) -> Estimate:
     play, corpus = job.settings.play, job.corpus
-    rounds = len(open_stream(corpus, job.settings))
-    scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
-    seconds = rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
     if isinstance(corpus, Corpus):
         posts, users = corpus.manifest.posts, corpus.manifest.users
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
-        width = 2 * job.settings.model.max_tokens + 18
+        rounds = len(open_stream(corpus, job.settings))
+        size = Size(rounds, looked_at, users, 2 * job.settings.model.max_tokens + 18)
     else:
-        users, width = len(corpus.task_sizes), corpus.tasks.pixels + 17
-        looked_at = sum(corpus.task_sizes) + (POINTS + users) * sum(map(len, corpus.tasks.test))
+        size = _size_with_pictures(corpus.path, corpus.plan, play.posts)
+    scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
+    seconds = size.rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
     buffers = [play.memory, getattr(play.optimizer, "validation", None)]
-    room = sum(_limit(each, users) for each in buffers if each is not None) * width
-    return Estimate(job, (seconds + looked_at * pace.score) / 3600, pace.memory + room)
+    room = sum(_limit(each, size.users) for each in buffers if each is not None) * size.width
+    return Estimate(job, (seconds + size.looked_at * pace.score) / 3600, pace.memory + room)
+
+
+@cache  # the same for every method and seed, and the pictures themselves are not kept
+def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> Size:
+    corpus = PictureCorpus(path, plan)
+    tasks, test = len(corpus.task_sizes), sum(map(len, corpus.tasks.test))
+    looked_at = sum(corpus.task_sizes) + (POINTS + tasks) * test
+    return Size(len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17)
 
 
 def _limit(settings: Choice, users: int) -> int:

@@ -1,12 +1,14 @@
-"""Tables and claims that do not fit the runs are refused before anything is run."""
+"""What does not fit, or is not there, is refused before anything is run."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from firehose.config import nearest
+from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.claims import fits
 from firehose.experiments.jobs import Job
+from firehose.experiments.naming import label
 from firehose.experiments.recipe import Experiment
 from firehose.experiments.tables import place
 
@@ -25,12 +27,27 @@ def refuse_unclear(experiment: Experiment, jobs: Sequence[Job]) -> None:
                 f"{experiment.title!r}: {max(cells.values())} different runs share one cell of the "
                 f"table {plan.title!r}; name all that varies in its rows and columns."
             )
+        rows = {place(facts, plan.rows): label(facts, plan.rows) for facts in different}
+        for name in rows.values():
+            if list(rows.values()).count(name) > 1:
+                raise FirehoseError(
+                    f"{experiment.title!r}: two different rows of the table {plan.title!r} would "
+                    f"be called {name!r}; rename one of the classes."
+                )
     for claim in experiment.claims:
         for side in (claim.lower, claim.higher):
             if not any(fits(facts, side) for facts in different):
                 raise FirehoseError(
                     f"{experiment.title!r}: no run fits {side} of the claim {claim.says!r}."
                 )
+
+
+def refuse_missing(jobs: Sequence[Job]) -> None:
+    """Refuse pictures that are missing, or not as published, where they are still needed."""
+    corpora = [job.corpus for job in jobs if not job.is_done]
+    pictures = [corpus for corpus in corpora if isinstance(corpus, PictureCorpus)]
+    for corpus in {corpus.data_name: corpus for corpus in pictures}.values():
+        corpus.check()
 
 
 def _refuse_unknown(experiment: Experiment, settings: list[str]) -> None:

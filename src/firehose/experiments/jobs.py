@@ -4,18 +4,18 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from firehose.config import flattened, merge, nested, read_recipe
-from firehose.data.corpus import Corpus
+from firehose.data.corpus import Corpus, open_corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
-from firehose.game.folder import AnyCorpus, RunCard, read_run
+from firehose.game.folder import AnyCorpus, read_run
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version
 from firehose.models.device import Compute
@@ -142,22 +142,34 @@ class Job:
             return ["resume", str(self.folder), "--corpus", str(self.corpus.path)]
         return self.command()
 
-    def done_before(self) -> "Job | None":
-        """The same job as done by another version of the code, the newest, if there is any."""
-        same = [
-            recipe.with_suffix("")
-            for recipe in self.store.glob(f"{self.label}-*.toml")
-            if recipe != self.recipe and recipe.read_text() == self.settings.to_toml()
-        ]
-        done = [folder for folder in same if (folder / "result.json").is_file()]
-        fitting = [folder for folder in done if self._is_of(read_run(folder))]
-        if not fitting:
-            return None
-        newest = max(fitting, key=lambda folder: (folder / "result.json").stat().st_mtime)
-        return replace(self, older=newest.name)
+    def done_before(self) -> str | None:
+        """The folder's name of the same job, not done yet, as another version of the code did it.
 
-    def _is_of(self, card: RunCard) -> bool:
+        The newest, if there are several; None: there is none.
+        """
+        if self.is_done:
+            return None
+        recipes = [
+            recipe
+            for recipe in self.store.glob(f"{self.label}-*.toml")
+            if recipe.read_text(encoding="utf-8") == self.settings.to_toml()
+        ]
+        results = [recipe.with_suffix("") / "result.json" for recipe in recipes]
+        fitting = [each for each in results if each.is_file() and self._is_in(each.parent)]
+        newest = max(fitting, key=lambda each: each.stat().st_mtime, default=None)
+        return newest.parent.name if newest else None
+
+    def with_older(self, older: Mapping[str, str]) -> "Job":
+        """The job, and the one it begins with, as older versions of the code did them, by key."""
+        start = self.start and self.start.with_older(older)
+        return replace(self, start=start, older=older.get(self.key))
+
+    def _is_in(self, folder: Path) -> bool:
         """Whether a run with the same settings had the same corpus and files of the user's."""
+        try:
+            card = read_run(folder)
+        except FirehoseError:  # its version had another kind of folder
+            return False
         plugins = {kind: place.seal for kind, place in card.plugins.items()}
         return card.corpus.seal == self.corpus.seal() and plugins == self.identity.get(
             "plugins", {}
@@ -178,35 +190,41 @@ def make_jobs(
     experiment: Experiment, corpus: str | Path | Corpus, scale: str | Path, seeds: int, store: Path
 ) -> list[Job]:
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
-    base = read_recipe(scale)
-    origin = f"{experiment.title!r} at scale {scale}"
+    values, origin = read_recipe(scale), f"{experiment.title!r} at scale {scale}"
+    posts = cache(lambda: open_corpus(corpus))  # not there, where all is played with pictures
+
+    def settings_of(combination: Mapping[str, Any]) -> Settings:
+        return _settings(values, combination, posts, origin)
+
     jobs = []
     for runs in experiment.runs:
         for combination in runs.combinations():
+            shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
             for seed in range(seeds):
-                seeded = combination | {f"{runs.kind}.seed": seed}
-                settings = _settings(base, seeded, corpus, origin)
-                own = _corpus_of(settings, corpus)
+                settings = settings_of(combination | {f"{runs.kind}.seed": seed})
+                if settings.pictures and runs.kind != "play":
+                    raise FirehoseError(
+                        f"{origin}: with pictures there are only runs of kind play."
+                    )
+                own = _pictures(settings, corpus) or posts()
                 start = None
                 if isinstance(own, Corpus) and own.manifest.posts.get("pretrain"):
-                    shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
-                    start = Job("pretrain", _settings(base, shared, corpus, origin), own, store)
+                    start = Job("pretrain", settings_of(shared), own, store)
                 jobs.append(Job(runs.kind, settings, own, store, start))
     return jobs
 
 
-def _corpus_of(settings: Settings, corpus: str | Path | Corpus) -> AnyCorpus:
-    """The corpus that a job is played on: the one there is, or tasks made of its pictures."""
-    if settings.pictures is None:
-        return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
+def _pictures(settings: Settings, corpus: str | Path | Corpus) -> PictureCorpus | None:
+    """The tasks that a job is played on, made of the pictures in a folder; None: it has posts."""
     path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
-    return PictureCorpus(path, settings.pictures, settings.play.seed)
+    plan = settings.pictures
+    return PictureCorpus(path, plan, settings.play.seed) if plan else None
 
 
 def _settings(
     base: Mapping[str, Any],
     combination: Mapping[str, Any],
-    corpus: str | Path | Corpus,
+    posts: Callable[[], Corpus],
     origin: str,
 ) -> Settings:
     """The settings of a scale, but for some that are given by their dotted names.
@@ -215,7 +233,7 @@ def _settings(
     """
     values = dict(base)
     for name, value in combination.items():
-        known = corpus.manifest.users if value == USERS and isinstance(corpus, Corpus) else value
+        known = posts().manifest.users if value == USERS else value
         values = merge(values, nested(name, known))
     return Settings.of(values, origin)
 

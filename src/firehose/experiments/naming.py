@@ -28,8 +28,8 @@ VALUES = {
 }
 PATTERNS = {
     "play.steps": "K = {}",
-    "play.rate": "rate {}",
-    "play.validation.per_user": "{} held back",
+    "play.rule.rate": "rate {}",
+    "play.optimizer.validation.per_user": "{} held back",
     "play.memory.per_user": "{} remembered",
 }
 MEASURES = {

@@ -31,6 +31,7 @@ from firehose.config import RECIPES, Section, Texts, nearest, read_toml
 from firehose.errors import FirehoseError
 
 HOME = RECIPES / "experiments"
+BENCHMARK = "pictures.benchmark"  # the setting that tells games with pictures apart first
 
 Kind = Literal["play", "offline"]
 Shown = Literal[
@@ -143,7 +144,8 @@ class Experiment(Section):
         """The settings by which runs, or those of one kind, are told apart."""
         values: dict[str, set[str]] = {}
         for runs in self.runs:
-            for name, each in runs.vary.items() if kind in (None, runs.kind) else ():
+            fixed = {name: [value] for name, value in runs.set.items()}
+            for name, each in (fixed | runs.vary).items() if kind in (None, runs.kind) else ():
                 values.setdefault(name, set()).update(map(str, each))
         return [name for name, different in values.items() if len(different) > 1]
 

@@ -15,7 +15,7 @@ from firehose.experiments.curves import FIGURES
 from firehose.experiments.jobs import Job, spelled, with_starts
 from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import label, measure_name
-from firehose.experiments.recipe import Experiment, Shown
+from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
 from firehose.experiments.tables import make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
 from firehose.game.folder import read_result, read_run
@@ -49,7 +49,8 @@ class Part:
     def comparison(self) -> Comparison:
         """The games with posts, seeds averaged, to be drawn."""
         found = groups(self.jobs)
-        runs = [Played(*self._told(group), came) for group in found if (came := group.posts())]
+        names = self.experiment.varies("play")
+        runs = [Played(*_told(group, names), came) for group in found if (came := group.posts())]
         oracles = [g.value("test") for g in found if g.facts["kind"] == "offline"]
         corpus = self.jobs[0].corpus
         assert isinstance(corpus, Corpus)
@@ -60,15 +61,10 @@ class Part:
         return Comparison(corpus.name, manifest.users, posts, floors, runs, oracle)
 
     def task_runs(self) -> list[TaskRun]:
-        """The games with tasks, to be drawn."""
+        """The games with tasks, to be drawn; each benchmark has a figure or a mark of its own."""
         found = groups(self.jobs)
-        return [TaskRun(*self._told(group), seeds) for group in found if (seeds := group.tasks())]
-
-    def _told(self, group: Group) -> tuple[str, str, str]:
-        """The name of a group, its learner and its optimizer."""
-        facts = group.facts
-        name = label(facts, self.experiment.varies("play"))
-        return name, facts["play.learner"], facts["play.optimizer"]
+        names = [name for name in self.experiment.varies("play") if name != BENCHMARK]
+        return [TaskRun(*_told(group, names), seeds) for group in found if (seeds := group.tasks())]
 
     def figures(self) -> Iterator[tuple[str, Drawing, Figure]]:
         """The figures of what is done so far: a file's name, the drawing, and it on a page."""
@@ -83,6 +79,12 @@ class Part:
             elif (found := self.comparison()).runs:
                 drawing = FIGURES[draw].draw(found)
                 yield f"{self.name}-{draw}", drawing, FIGURES[draw].block(drawing, found)
+
+
+def _told(group: Group, names: Sequence[str]) -> tuple[str, str, str]:
+    """What a group is called by some of its settings, its learner and its optimizer."""
+    facts, pair = group.facts, ("play.learner", "play.optimizer")
+    return label(facts, names or pair), facts[pair[0]], facts[pair[1]]
 
 
 def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str) -> Path:
@@ -131,13 +133,15 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
         f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
         f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch {here['torch']}. "
     )
+    corpus, settings = parts[0].jobs[0].corpus, parts[0].jobs[0].settings
+    hidden = " and ".join(map(str, settings.perceptron.hidden))
     explained = (
-        "Accuracy is in percent, and every task counts alike. ± is the deviation over seeds. "
-        "Published numbers are the paper's, mean ± deviation of 3 runs."
+        f"The model is a perceptron with hidden layers of {hidden}. Accuracy is in percent, and "
+        "every task counts alike. ± is the deviation over seeds. Published numbers are the "
+        "paper's, mean ± deviation of 3 runs."
     )
-    corpus = parts[0].jobs[0].corpus
     if isinstance(corpus, Corpus):
-        some = next(iter(jobs.values())).settings.model.shape
+        some = settings.model.shape
         explained = (
             f"The model has {many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
             f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
@@ -145,7 +149,7 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
             "their order can be compared with ours, their size cannot."
         )
     blocks: list[Block] = [Heading("What was run"), Paragraph(computed + explained)]
-    if older := [job for job in done if job.older]:
+    if older := [job for job in with_starts(done) if job.older]:
         rows = [[job.name, made(job)["code"]] for job in older]
         title = "Runs of another version of the code, taken as they are (--reuse-older)"
         blocks.append(Table(["run", "code"], rows, title, labels=2))

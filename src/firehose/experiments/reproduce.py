@@ -7,7 +7,7 @@ from typing import NamedTuple
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.calibrate import Estimate, estimate
-from firehose.experiments.checks import refuse_unclear
+from firehose.experiments.checks import refuse_missing, refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import Experiment, known, read_experiments
@@ -67,25 +67,25 @@ def make_schedule(
     experiments = name if isinstance(name, Mapping) else read_experiments(name)
     if seeds < 1:
         raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
-    parts = []
+    made = {}
     for each, experiment in experiments.items():
-        jobs = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
-        refuse_unclear(experiment, jobs)
-        parts.append(Part(each, experiment, [_reused(job, reuse_older) for job in jobs]))
-    jobs = with_starts([job for part in parts for job in part.jobs])
-    title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
-    return Schedule(Path(out) / title, parts, jobs)
-
-
-def _reused(job: Job, reuse_older: bool) -> Job:
-    """The job, or the same one as another version of the code has done it."""
-    before = None if job.is_done else job.done_before()
-    if before and not reuse_older:
+        made[each] = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
+        refuse_unclear(experiment, made[each])
+    every = with_starts([job for jobs in made.values() for job in jobs])
+    older = {job.key: before for job in every if (before := job.done_before())}
+    if reuse_older:
+        made = {each: [job.with_older(older) for job in jobs] for each, jobs in made.items()}
+        every = with_starts([job for jobs in made.values() for job in jobs])
+    elif older:
+        is_are = "was" if len(older) == 1 else "were"
         say(
-            f"{before.name} was done by another version of Firehose and is done again; "
-            "--reuse-older takes it as it is, and marks it."
+            f"{many(len(older), 'run')} {is_are} done by another version of Firehose and will be "
+            "done again; --reuse-older takes them as they are, and marks them."
         )
-    return before if before and reuse_older else job
+    refuse_missing(every)
+    parts = [Part(each, experiments[each], jobs) for each, jobs in made.items()]
+    title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
+    return Schedule(Path(out) / title, parts, every)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917 (an option each)

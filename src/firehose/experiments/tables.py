@@ -39,7 +39,7 @@ def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
     for also in plan.also:
         match also:
             case "differences":
-                made += [_differences(grid)]
+                made += [table for table in [_differences(grid)] if table.rows]
             case "after-tasks":
                 made += _by_task(plan, found, _after_tasks, "accuracy over all tasks after each, %")
             case "on-tasks":

@@ -60,7 +60,7 @@ class RunCard(Record):
     schema_version: int = SCHEMA
     kind: Kind
     version: str
-    code: str  # of the sources that decide results
+    code: str  # the version of the sources that decide results; several, if it went on with others
     machine: dict[str, str | int]
     device: str
     split: str  # the posts that are learned from

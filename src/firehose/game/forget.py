@@ -74,10 +74,11 @@ def _erase_costs(folder: Path, corpus: Corpus, card: RunCard, user: int) -> int:
     """Replace what a user's posts cost by nothing (NaN), in all files of a run."""
     train = corpus.splits["train"].user
     owners = {split: corpus.splits[split].user for split in ("validation", "test")}
+    owners["crossed"] = owners["test"]  # once for each of some other users
     if card.kind == "play" and (folder / "paid.f32").is_file():
         owners["paid"] = train[: seen(folder)]
-        past, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
-        owners["past"] = train[past]
+        places, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
+        owners["past"] = train[places]
     erased = 0
     for name, owner in owners.items():
         file = folder / f"{name}.f32"

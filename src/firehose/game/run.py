@@ -36,6 +36,7 @@ from firehose.game.folder import (
 from firehose.game.round import Broken
 from firehose.game.settings import Kind, Settings
 from firehose.interrupts import stop_requests
+from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
@@ -101,8 +102,8 @@ def begin(
             )
         shutil.rmtree(folder)
     # From here on the sizes are the model's, whatever it began with: the start is not needed again.
-    resolved = work.settings.public()
-    card.model_copy(update={"settings": resolved}).write(folder)
+    card = work.card = card.model_copy(update={"settings": work.settings.public()})
+    card.write(folder)
     return _carry_out(folder, card, work, lambda: make_work(folder, card, corpus, work.settings))
 
 
@@ -127,6 +128,9 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     card = read_run(folder)
     if (folder / "result.json").is_file():
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
+    if card.code.split()[-1] != (code := code_version()):
+        say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
+        card = card.model_copy(update={"code": f"{card.code} {code}"})
     settings = run_settings(folder, card)
     opened = open_corpus_of(folder, card, settings, corpus)
     if previous:
@@ -160,6 +164,7 @@ def _carry_out(folder: Path, card: RunCard, work: Any, again: Callable[[], Any])
     checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
         if found := checkpoints.latest():
+            card.write(folder)  # it may say that another version of the code goes on
             work.restore(found)
             say(f"Going on after {work.unit} {work.done:,}.")
         else:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, merge, overrides, read_recipe
+from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown
 from firehose.data.pictures.corpus import PicturePlan
+from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.methods.buffers import BUFFERS, BufferChoice
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
@@ -79,7 +80,9 @@ class Settings(Section):
         if not isinstance(rates, Mapping):
             return values
         names = [_kind(play.get("optimizer", "congrad"))]
-        names += [str(_table(values.get("pictures")).get("benchmark"))]
+        if benchmark := _table(values.get("pictures")).get("benchmark"):
+            refuse_unknown("benchmark", benchmark, list(BENCHMARKS))
+            names += [benchmark]
         found = [rates[name] for name in names if name in rates]
         if not found:
             raise ValueError(

@@ -40,6 +40,7 @@ class PictureCorpus:
         self.plan = plan
         self.seed = seed
         self.name = plan.benchmark
+        self.data_name = BENCHMARKS[plan.benchmark].data
         self.title = BENCHMARKS[plan.benchmark].title
         self.classes = CLASSES
         self._data = data
@@ -47,9 +48,13 @@ class PictureCorpus:
     @cached_property
     def tasks(self) -> Tasks:
         """The pictures of each task; refuses files that are missing or not as published."""
-        benchmark = BENCHMARKS[self.name]
-        data = self._data or read_data_set(benchmark.data, self.path)
-        return make_tasks(benchmark, data, self.seed, self.plan.order)
+        data = self._data or read_data_set(self.data_name, self.path)
+        return make_tasks(BENCHMARKS[self.name], data, self.seed, self.plan.order)
+
+    def check(self) -> None:
+        """Refuse files that are missing or not as published."""
+        if self._data is None:
+            find_contents(self.data_name, self.path)
 
     @property
     def task_sizes(self) -> tuple[int, ...]:
@@ -58,7 +63,7 @@ class PictureCorpus:
 
     def stream(self, size: int) -> PictureStream:
         """The training pictures, task after task, in batches of ``size`` that do not mix tasks."""
-        return PictureStream(self.tasks.train, size)
+        return self.tasks.stream(size)
 
     def seal(self) -> str:
         """A checksum over the published files, the benchmark and the plan.
@@ -66,7 +71,7 @@ class PictureCorpus:
         The same wherever the files lie, and for every seed.
         """
         benchmark = BENCHMARKS[self.name]
-        body = [SUMS[benchmark.data], benchmark._asdict(), self.plan.public()]
+        body = [SUMS[self.data_name], benchmark._asdict(), self.plan.public()]
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

@@ -25,16 +25,13 @@ class Benchmark(NamedTuple):
     kind: Literal["disjoint", "permuted"]
     tasks: int
     samples: int  # training pictures of each task, drawn at random
-    rate: float  # of plain gradient descent
 
 
 BENCHMARKS = {
-    "disjoint-mnist": Benchmark("Disjoint MNIST", "mnist", "disjoint", 5, 1_000, 0.05),
-    "permuted-mnist": Benchmark("Permuted MNIST", "mnist", "permuted", 10, 1_000, 0.05),
-    "disjoint-cifar": Benchmark("Disjoint CIFAR", "cifar10", "disjoint", 5, 10_000, 0.01),
-    "disjoint-fashion": Benchmark(
-        "Disjoint Fashion-MNIST", "fashion-mnist", "disjoint", 5, 1_000, 0.05
-    ),
+    "disjoint-mnist": Benchmark("Disjoint MNIST", "mnist", "disjoint", 5, 1_000),
+    "permuted-mnist": Benchmark("Permuted MNIST", "mnist", "permuted", 10, 1_000),
+    "disjoint-cifar": Benchmark("Disjoint CIFAR", "cifar10", "disjoint", 5, 10_000),
+    "disjoint-fashion": Benchmark("Disjoint Fashion-MNIST", "fashion-mnist", "disjoint", 5, 1_000),
 }
 
 
