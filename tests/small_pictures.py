@@ -1,24 +1,22 @@
 """Small benchmarks with pictures that can be learned from, and games with them."""
 
 import hashlib
+import os
 import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from firehose.classic import experiment
-from firehose.classic.experiment import Cell
-from firehose.classic.methods import Protocol
 from numpy.typing import NDArray
 
 from firehose.data.pictures import files
 from firehose.data.pictures.files import DataSet, Pictures
 from firehose.data.pictures.tasks import BENCHMARKS, Benchmark
 
-SMALL = Benchmark("Small", "mnist", "disjoint", 5, 40, 0.1)
-PERMUTED = SMALL._replace(kind="permuted", tasks=3)
-QUICK = Protocol(memory=20, validation=10)
+SMALL = Benchmark("Small", "mnist", "disjoint", 5, 40)
+PERMUTED = SMALL._replace(title="Small, permuted", kind="permuted", tasks=3)
+SMALL_BUFFERS = ["play.memory.posts=20", "play.optimizer.validation.posts=10"]
 
 
 def ten_classes() -> DataSet:
@@ -62,12 +60,24 @@ def write_mnist(folder: Path, monkeypatch: pytest.MonkeyPatch, data: DataSet = S
     return folder
 
 
-def stay_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disjoint MNIST is small, and played in this process."""
+def small_mnist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files from which Disjoint and Permuted MNIST are small benchmarks."""
     monkeypatch.setitem(BENCHMARKS, "disjoint-mnist", SMALL)
-    monkeypatch.setattr(experiment, "_data", lambda *_: DATA)
+    monkeypatch.setitem(BENCHMARKS, "permuted-mnist", PERMUTED)
+    folder.mkdir()
+    return write_mnist(folder, monkeypatch, DATA)
 
-    def here(cells: list[Cell], arguments: tuple[Path, Protocol], _: object) -> object:
-        return ((cell, experiment._play(cell, *arguments)) for cell in cells)
 
-    monkeypatch.setattr(experiment, "_games", here)
+def small_mnist_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, also for other processes that are started by the test."""
+    made = small_mnist(folder, monkeypatch)
+    code = f"""
+from firehose.data.pictures import files, tasks
+files.SUMS["mnist"] = {files.SUMS["mnist"]!r}
+tasks.BENCHMARKS["disjoint-mnist"] = tasks.Benchmark(*{tuple(SMALL)!r})
+tasks.BENCHMARKS["permuted-mnist"] = tasks.Benchmark(*{tuple(PERMUTED)!r})
+"""
+    (folder / "sitecustomize.py").write_text(code)
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    return made

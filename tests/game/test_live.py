@@ -64,7 +64,8 @@ def test_whom_it_forgets_leaves_nothing(model: Trained) -> None:
         if model.model.users.user_of[row] != number
     ]
     erased = model.forget("zoe")
-    assert erased == {"remembered posts": 3, "held-back posts": 0, "vectors": 1, "names": 1}
+    nothing = {"held-back posts": 0, "things a learner kept": 0}
+    assert erased == {"remembered posts": 3, **nothing, "vectors": 1, "names": 1}
     assert model.users.number("zoe") is None and model.number("zoe") is None
     assert number not in model.model.users.numbers()
     for before, state in zip(rows, model.game.rule.row_states(), strict=True):

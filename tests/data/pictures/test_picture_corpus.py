@@ -6,24 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from firehose.batch import Batch
-from firehose.data.pictures.corpus import PictureCorpus, PicturePlan, open_pictures
+from firehose.batch import Batch, UniformBatch
+from firehose.data.pictures.corpus import PictureCorpus, PicturePlan
 from firehose.data.pictures.files import Pictures
 from firehose.data.pictures.tasks import (
     BENCHMARKS,
     Benchmark,
-    Images,
     PictureStream,
     as_posts,
     make_tasks,
 )
 from firehose.errors import FirehoseError
-from small_pictures import DATA, PERMUTED, SMALL, write_mnist
+from small_pictures import DATA, SMALL, small_mnist, write_mnist
 
 PLAN = PicturePlan(benchmark="disjoint-mnist")
 
 
-def tasks_of(sizes: list[int]) -> list[Images]:
+def tasks_of(sizes: list[int]) -> list[UniformBatch]:
     """Tasks of so many pictures, whose first pixel is the number of the picture in the stream."""
     numbers = np.split(np.arange(sum(sizes), dtype=np.uint8), np.cumsum(sizes)[:-1])
     return [
@@ -32,7 +31,7 @@ def tasks_of(sizes: list[int]) -> list[Images]:
     ]
 
 
-def plain_loop(tasks: list[Images], size: int, start: int) -> list[list[int]]:
+def plain_loop(tasks: list[UniformBatch], size: int, start: int) -> list[list[int]]:
     """The numbers of the pictures of each batch, from picture ``start`` on."""
     batches: list[list[int]] = []
     number = 0
@@ -66,7 +65,7 @@ def test_a_stream_is_that_of_a_plain_loop_from_wherever_it_is_put(
     for left, batch in enumerate(stream, 1):
         found.append(batch)
         assert len(stream) == len(expected) - left
-        assert isinstance(batch, Images) and len(set(batch.user.tolist())) == 1
+        assert isinstance(batch, UniformBatch) and len(set(batch.user.tolist())) == 1
     assert [batch.tokens.reshape(-1, 4)[:, 0].tolist() for batch in found] == expected
     assert stream.position == sum(sizes)
 
@@ -98,23 +97,20 @@ def test_positions_outside_and_empty_batches_are_refused() -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with small MNIST files, whose checksums are the published ones."""
-    monkeypatch.setitem(BENCHMARKS, "disjoint-mnist", SMALL)
-    monkeypatch.setitem(BENCHMARKS, "permuted-mnist", PERMUTED)
-    (tmp_path / "data").mkdir()
-    return write_mnist(tmp_path / "data", monkeypatch, DATA)
+    return small_mnist(tmp_path / "data", monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["disjoint-mnist", "permuted-mnist"])
 @pytest.mark.parametrize("order", ["fixed", "random"])
 def test_a_corpus_holds_the_tasks_of_its_benchmark(folder: Path, name: str, order: str) -> None:
-    corpus = open_pictures(folder, {"benchmark": name, "order": order}, seed=3)
+    corpus = PictureCorpus(folder, PicturePlan.of({"benchmark": name, "order": order}), seed=3)
     benchmark: Benchmark = BENCHMARKS[name]
     tasks = make_tasks(benchmark, DATA, 3, corpus.plan.order)
-    assert (corpus.path, corpus.name, corpus.title) == (folder, name, "Small")
-    assert (corpus.pixels, corpus.classes) == (12, 10)
+    assert (corpus.path, corpus.name, corpus.title) == (folder, name, benchmark.title)
+    assert (corpus.tasks.pixels, corpus.classes) == (12, 10)
     assert corpus.task_sizes == (40,) * benchmark.tasks
-    assert corpus.train_pixels.tolist() == DATA.train.pixels.tolist()
-    assert [each.tokens.tolist() for each in corpus.test] == [
+    assert corpus.tasks.train_pixels.tolist() == DATA.train.pixels.tolist()
+    assert [each.tokens.tolist() for each in corpus.tasks.test] == [
         each.tokens.tolist() for each in tasks.test
     ]
     played, expected = corpus.stream(15), tasks.stream(15)
@@ -128,7 +124,8 @@ def test_the_seal_tells_files_benchmark_and_plan_but_not_path_and_seed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def seal(path: Path, seed: int = 0, **plan: str) -> str:
-        return open_pictures(path, {"benchmark": "disjoint-mnist"} | plan, seed).seal()
+        made = PicturePlan.of({"benchmark": "disjoint-mnist"} | plan)
+        return PictureCorpus(path, made, seed).seal()
 
     first = seal(folder)
     folder.rename(tmp_path / "elsewhere")
@@ -151,19 +148,27 @@ def test_what_there_is_not_is_refused_with_the_nearest_name(folder: Path) -> Non
     with pytest.raises(FirehoseError, match="no benchmark 'disjoint-minst': did you mean 'disj"):
         PicturePlan(benchmark="disjoint-minst")
     with pytest.raises(FirehoseError, match="did you mean 'permuted-mnist'"):
-        open_pictures(folder, {"benchmark": "permutd-mnist"})
+        PicturePlan.of({"benchmark": "permutd-mnist"})
     with pytest.raises(FirehoseError, match=r"order = 'rondom' .* did you mean 'random'"):
-        open_pictures(folder, {"benchmark": "disjoint-mnist", "order": "rondom"})
+        PicturePlan.of({"benchmark": "disjoint-mnist", "order": "rondom"})
     with pytest.raises(FirehoseError, match="benchmark is missing"):
-        open_pictures(folder, {})
-    with pytest.raises(FirehoseError, match="does not exist; `firehose classic fetch"):
-        open_pictures(folder / "none", PLAN)
+        PicturePlan.of({})
+    PictureCorpus(folder, PLAN).check()
     (folder / "raw" / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(FirehoseError, match="has no t10k-labels-idx1-ubyte of mnist"):
-        open_pictures(folder, PLAN)
+    for path, sentence in (
+        (folder / "none", "does not exist; `firehose classic fetch"),
+        (folder, "has no t10k-labels-idx1-ubyte of mnist"),
+    ):
+        corpus = PictureCorpus(path, PLAN)  # its files are read when they are needed
+        assert corpus.seal() == PictureCorpus(folder, PLAN).seal()
+        with pytest.raises(FirehoseError, match=sentence):
+            corpus.check()
+        with pytest.raises(FirehoseError, match=sentence):
+            corpus.task_sizes  # noqa: B018
 
 
 def test_a_corpus_can_be_made_from_pictures_in_memory() -> None:
     corpus = PictureCorpus(Path("nowhere"), PLAN, 0, DATA)
+    corpus.check()
     assert corpus.title == "Disjoint MNIST"
     assert sum(corpus.task_sizes) == len(DATA.train.classes)  # 1,000 of each task, or all
