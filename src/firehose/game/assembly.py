@@ -104,5 +104,10 @@ def make_game(
     corpus: Corpus | PictureCorpus, settings: Settings, start: str | Path | None = None
 ) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
-    return Game(make_model(corpus, settings, start), settings.play, sizes)
+    model = make_model(corpus, settings, start)
+    if not isinstance(corpus, PictureCorpus):
+        return Game(model, settings.play)
+    game = Game(model, settings.play, corpus.task_sizes)
+    # Streams 1 and 3 of the seed have drawn the pictures and the order of the tasks.
+    game.generator = np.random.default_rng([settings.play.seed, 2])
+    return game
