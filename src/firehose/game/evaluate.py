@@ -38,19 +38,15 @@ class Evaluation:
         """How many wrote the posts."""
         return len(np.unique(self.own.user))
 
-    def balanced(self) -> float:
-        """The word perplexity with every user counted alike, however much they write."""
-        return self.own.balanced()
-
     def table(self) -> Table:
         """The result for people."""
         rows = [
-            ["word perplexity", f"{self.own.per_word():.1f}"],
-            ["… every user counted alike", f"{self.balanced():.1f}"],
-            ["token perplexity", f"{self.own.per_token():.1f}"],
+            ["word perplexity", f"{self.own.perplexity():.1f}"],
+            ["… every user counted alike", f"{self.own.perplexity('user'):.1f}"],
+            ["token perplexity", f"{self.own.perplexity('token'):.1f}"],
         ]
         if self.crossed:
-            rows.append(["word perplexity as other users", f"{self.crossed.per_word():.1f}"])
+            rows.append(["word perplexity as other users", f"{self.crossed.perplexity():.1f}"])
         if self.floor:
             rows.append(["best possible, knowing the user", f"{self.floor.personalized:.1f}"])
             rows.append(["best possible, not knowing the user", f"{self.floor.agnostic:.1f}"])

@@ -37,17 +37,12 @@ def online_fit(paid: Costs, points: int = 200) -> Curve:
     return Curve(ends, np.exp(nats[ends] / words[ends]), np.exp(stretch))
 
 
-def measured(paid: Costs, generator: np.random.Generator) -> Measured:
-    """The perplexity per word, and where it lies for samples of as many users."""
-    return paid.totals().measured(generator, len(paid.nats))
-
-
 def slices(
     paid: Costs, group: NDArray[np.int64], names: list[str], generator: np.random.Generator
 ) -> Slices:
     """The posts of each group that has any; group −1 is left out."""
     return {
-        name: measured(paid.select(chosen), generator)
+        name: paid.select(chosen).measured(generator)
         for number, name in enumerate(names)
         if (chosen := group == number).any()
     }

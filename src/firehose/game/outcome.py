@@ -24,7 +24,6 @@ from firehose.game.metrics import (
     cold_start,
     forgetting,
     forward_transfer,
-    measured,
     online_fit,
     retention,
 )
@@ -101,16 +100,16 @@ class Outcome(Result):
         )
         generator = np.random.default_rng(0)
         return cls(
-            online=measured(paid, generator),
-            validation=measured(validation, generator),
-            test=measured(test, generator),
+            online=paid.measured(generator),
+            validation=validation.measured(generator),
+            test=test.measured(generator),
             curve=online_fit(paid),
             retention=retention(past, int(paid.time[0]), int(paid.time[-1])),
             cold_start=cold_start(paid, generator),
             after_silence=after_silence(paid, generator),
             by_activity=by_activity(paid, generator),
-            test_balanced=test.totals("user").measured(generator, len(test.nats)),
-            test_per_token=test.totals("token").measured(generator, len(test.nats)),
+            test_balanced=test.measured(generator, "user"),
+            test_per_token=test.measured(generator, "token"),
             **_rounds(folder),
         )
 

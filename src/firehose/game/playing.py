@@ -13,7 +13,7 @@ from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
 from firehose.game.log import Log
 from firehose.game.outcome import Outcome, TaskOutcome
 from firehose.game.run import begin
-from firehose.game.scoring import accuracies, score_final_model
+from firehose.game.scoring import accuracies, score_held_out, score_past, seen, write_costs
 from firehose.game.settings import Settings
 from firehose.models.personal import Personal
 from firehose.models.store import Trained, save
@@ -90,7 +90,9 @@ class Playing:
             self.folder / "model",
             replace=True,
         )
-        score_final_model(self.folder, self.corpus, model)
+        score_held_out(self.folder, self.corpus, model)
+        past = score_past(model, self.corpus.splits["train"], seen(self.folder))
+        write_costs(self.folder, "past", past)
         outcome = Outcome.of(self.folder, self.corpus)
         outcome.write(self.folder)
         return outcome

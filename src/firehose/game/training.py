@@ -14,7 +14,7 @@ from firehose.data.corpus import Corpus, open_corpus
 from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Options, RunCard, read_result
 from firehose.game.run import begin
-from firehose.game.scoring import costs, write_costs
+from firehose.game.scoring import costs, score_held_out, write_costs
 from firehose.game.settings import Settings, Training
 from firehose.models.personal import Personal
 from firehose.models.store import Trained, from_pretrained, save
@@ -118,7 +118,7 @@ class Fit:
 
     def _end_epoch(self) -> None:
         """Note how the epoch went, and the weights if they are the best so far."""
-        validation = costs(self.model, self.corpus.splits["validation"], None).per_word()
+        validation = costs(self.model, self.corpus.splits["validation"], None).perplexity()
         number, loss = len(self.history) + 1, float(np.mean(self.losses))
         epoch = Epoch(number, loss, validation, self.tokens, self.seconds)
         if all(validation < earlier.validation for earlier in self.history):
@@ -179,13 +179,11 @@ class Fit:
         self.model.restore(self.best)
         trained = Trained.of_corpus(self.model.eval(), self.corpus, self.card.origin())
         save(trained, self.folder / "model", replace=True)
-        for split in ("validation", "test"):
-            paid = costs(self.model, self.corpus.splits[split], f"{split} posts")
-            write_costs(self.folder / f"{split}.f32", paid)
+        score_held_out(self.folder, self.corpus, self.model)
         if self.model.is_personal and (
             crossed := cross_costs(self.model, self.corpus.splits["test"])
         ):
-            write_costs(self.folder / "crossed.f32", crossed)
+            write_costs(self.folder, "crossed", crossed)
         outcome = TrainingOutcome(self.history, self.steps_per_epoch)
         text = json.dumps(outcome.public(), indent=1)
         write_whole(self.folder / "result.json", f"{text}\n".encode())
