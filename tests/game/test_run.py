@@ -21,9 +21,8 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import Game
 from firehose.game.evaluate import evaluate
-from firehose.game.playing import play
 from firehose.game.round import Round
-from firehose.game.run import resume
+from firehose.game.run import play, resume
 from firehose.game.scoring import Measure, read_costs
 from firehose.game.settings import Settings, make_settings
 from firehose.methods.learners import LEARNERS

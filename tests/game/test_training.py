@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.run import resume
+from firehose.game.outcome import TrainingOutcome
+from firehose.game.run import offline, pretrain, resume
 from firehose.game.scoring import Costs, costs
 from firehose.game.settings import Settings, make_settings
-from firehose.game.training import Fit, TrainingOutcome, offline, pretrain
+from firehose.game.training import Fit
 from firehose.models.store import load
 from firehose.optim.adam import Adam
 from firehose.optim.gradient import Gradient
@@ -54,7 +55,7 @@ def test_it_learns_and_the_best_epoch_is_kept(tmp_path: Path, small_corpus: Corp
     assert not again.model.is_personal
     assert TrainingOutcome.read(tmp_path / "run") == outcome
     lines = (tmp_path / "run/epochs.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [e._asdict() for e in outcome.history]
+    assert [json.loads(line) for line in lines] == [e.model_dump() for e in outcome.history]
     assert json.loads((tmp_path / "run/progress.json").read_text()) == {"done": 42, "total": 42}
 
 

@@ -53,7 +53,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
     - `firehose play corpus --learner my_file.py:Mine --set play.learner.strength=3 --out run`
     """
-    from firehose.game.playing import play as begin
+    from firehose.game.run import play as begin
     from firehose.game.settings import make_settings
     from firehose.models.allocation import keep_memory
 

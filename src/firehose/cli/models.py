@@ -46,8 +46,8 @@ def pretrain(
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
+    from firehose.game.run import pretrain as train
     from firehose.game.settings import make_settings
-    from firehose.game.training import pretrain as train
     from firehose.models.allocation import keep_memory
 
     keep_memory()
@@ -74,8 +74,8 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
+    from firehose.game.run import offline as train
     from firehose.game.settings import make_settings
-    from firehose.game.training import offline as train
     from firehose.models.allocation import keep_memory
 
     keep_memory()

@@ -93,11 +93,10 @@ def evaluate(
         )
     personal = trained.model
     own = costs(personal, posts, "as themselves")
-    crossed, unknown = None, 0
+    crossed, unknown = cross_costs(personal, posts, others, seed), 0
     if personal.is_personal:
         writers = np.unique(own.user)
         unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
-        crossed = cross_costs(personal, posts, others, seed)
     floor = (opened.manifest.floor or {}).get(split)
     return Evaluation(split, own, crossed, opened.users, unknown, floor)
 
@@ -105,8 +104,10 @@ def evaluate(
 def cross_costs(model: Personal, posts: Split, others: int = OTHERS, seed: int = 0) -> Costs | None:
     """What posts cost as if other users had written them, each once for every such user.
 
-    None where the model knows nobody else.
+    None where the model is not personal, or knows nobody else.
     """
+    if not model.is_personal:
+        return None
     strangers = choose_others(np.asarray(posts.user, np.int64), model.users.numbers(), others, seed)
     parts = [
         costs(model, posts, f"as other users, {number} of {others}", column)

@@ -5,7 +5,7 @@ from pathlib import Path
 from firehose.data.corpus import Corpus
 from firehose.data.forget import forget_in_corpus
 from firehose.errors import FirehoseError
-from firehose.game.folder import open_corpus_of, read_run, run_settings
+from firehose.game.folder import open_run
 from firehose.game.outcome import Outcome
 from firehose.game.run import make_work
 from firehose.game.scoring import erase_costs
@@ -41,9 +41,8 @@ def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
 
 
 def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
-    card = read_run(folder)
-    settings = run_settings(folder, card)
-    corpus = open_corpus_of(folder, card, settings)
+    run = open_run(folder)
+    corpus = run.corpus
     if not isinstance(corpus, Corpus):
         raise FirehoseError(f"{folder} was played with pictures, which have no users.")
     if user not in corpus.users:
@@ -53,7 +52,7 @@ def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
     erased: dict[str, int] = {}
     with checkpoints.held():
         if found := checkpoints.latest():
-            work = make_work(folder, card, corpus, settings)
+            work = make_work(run)
             work.restore(found)
             erased |= work.forget(number)
             checkpoints.write(work.done, work.state())
@@ -62,6 +61,6 @@ def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
         model = folder / "model"
         if model.exists() and load(model).users.number(user) is not None:
             erased |= _forget_in_model(model, user)
-        if (folder / "result.json").is_file() and card.kind == "play":
+        if (folder / "result.json").is_file() and run.card.kind == "play":
             Outcome.of(folder, corpus).write(folder)
     return erased

@@ -4,10 +4,12 @@ A perplexity over time averages the loss first and takes the exponential then. I
 bootstrapped over users: posts of one user are not independent of each other.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 
 from firehose.game.scoring import BUCKETS, Costs, bucket_edges
 from firehose.game.totals import Measured
@@ -17,14 +19,22 @@ DAY = 86_400_000  # milliseconds
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 
 Slices = dict[str, Measured]  # word perplexities of some of the posts each, by their names
+# In a file of results they are lists.
+Floats = Annotated[
+    NDArray[np.float64], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
+]
+Integers = Annotated[
+    NDArray[np.int64], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
+]
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True)
+class Curve:
     """A perplexity against time, a point for each of a number of stretches of the stream."""
 
-    posts: NDArray[np.int64]  # seen by then
-    running: NDArray[np.float64]  # over all posts so far
-    windowed: NDArray[np.float64]  # over the posts of the stretch
+    posts: Integers  # seen by then
+    running: Floats  # over all posts so far
+    windowed: Floats  # over the posts of the stretch
 
 
 def online_fit(paid: Costs, points: int = 200) -> Curve:
@@ -77,12 +87,13 @@ def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
     return slices(paid, decile[which], names, generator)
 
 
-class Retention(NamedTuple):
+@dataclass(frozen=True)
+class Retention:
     """What the final model pays for posts of the past, against how long ago they came."""
 
-    days: NDArray[np.float64]  # before the end of the stream, the middle of each bucket
-    bucket: NDArray[np.float64]  # perplexity on a sample of the bucket
-    back_to: NDArray[np.float64]  # on all posts from the end back to this bucket
+    days: Floats  # before the end of the stream, the middle of each bucket
+    bucket: Floats  # perplexity on a sample of the bucket
+    back_to: Floats  # on all posts from the end back to this bucket
 
 
 def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Retention:
