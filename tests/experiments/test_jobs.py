@@ -12,6 +12,9 @@ from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job, make_jobs, spelled, with_starts
 from firehose.experiments.recipe import read_experiments
 from firehose.experiments.reproduce import listing, make_schedule
+from firehose.game.assembly import make_game
+from firehose.game.settings import make_settings
+from firehose.methods.optimizers.congrad import ConGraD
 from small_experiments import RECIPE, tiny_scale
 
 LEARNER = """
@@ -204,3 +207,96 @@ def test_the_list_has_all_recipes() -> None:
     assert {str(row[0]) for row in listing().rows} == names
     assert {"architectures", "test", "online-fit", "retention", "steps", "all"} <= names
     assert {"validation-size", "validation-strategy", "tuning"} <= names
+
+
+def test_settings_of_congrad_are_nothing_to_online_gd(tmp_path: Path, small_corpus: Corpus) -> None:
+    """Of a scale that is made for ConGraD, whatever it says about validation."""
+    changes: tuple[list[str], ...] = (
+        [],
+        ["play.optimizer.validation.per_user=3"],
+        ["play.optimizer.allow_no_step=false"],
+    )
+
+    def keys(optimizer: str) -> list[str]:
+        text = f'title = "x"\n[[runs]]\nset = {{ "play.optimizer" = "{optimizer}" }}'
+        (tmp_path / "x.toml").write_text(text)
+        (experiment,) = read_experiments(tmp_path / "x.toml").values()
+        found = []
+        for changed in changes:
+            scale = tiny_scale(tmp_path)
+            scale.write_text(make_settings(scale, changed).to_toml())
+            (job,) = make_jobs(experiment, small_corpus, scale, 1, tmp_path / "runs")
+            found.append(job.key)
+        return found
+
+    assert len(set(keys("online-gd"))) == 1
+    assert len(set(keys("congrad"))) == 3
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_recipe_may_speak_of_all_users(
+    tmp_path: Path, small_corpus: Corpus, as_path: bool
+) -> None:
+    (tmp_path / "x.toml").write_text(
+        'title = "x"\n[[runs]]\nset = { "play.memory.posts" = "{users}" }\n'
+        '[runs.vary]\n"play.steps" = [1, 2]'
+    )
+    corpus = small_corpus.path if as_path else small_corpus
+    schedule = make_schedule(tmp_path / "x.toml", corpus, tmp_path, tiny_scale(tmp_path), 1)
+    for job in schedule.jobs:
+        assert job.settings.public()["play"]["memory"] == {"kind": "stratified", "posts": 3}
+
+
+def test_strategies_of_validation_are_compared_at_equal_sizes(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    """From the first batch on, whatever the strategy: one post for every user of the corpus."""
+    scale = tiny_scale(tmp_path)
+    jobs = make_schedule("validation-strategy", small_corpus.path, tmp_path, scale, 1).jobs
+    sizes = {}
+    for job in jobs:
+        game = make_game(job.corpus, job.settings)
+        assert isinstance(game.optimizer, ConGraD)
+        held = game.optimizer.validation
+        sizes[job.facts["play.optimizer.validation.kind"]] = [
+            len(held) for _ in game.rounds(small_corpus.stream(6))
+        ]
+    assert list(sizes) == ["fifo", "reservoir", "stratified"]
+    assert all(each == [3] * 9 for each in sizes.values())
+
+
+PARTS = """
+from firehose.methods.buffers.fifo import FIFO
+from firehose.methods.optimizers.online_gd import OnlineGD
+from firehose.optim.sgd import SGD
+
+class Mine(FIFO):
+    pass
+
+class Once(OnlineGD):
+    pass
+
+class Slow(SGD):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        '"play.memory" = "parts.py:Mine"',
+        '"play.optimizer" = "parts.py:Once"',
+        '"play.rule" = "parts.py:Slow"',
+        '"play.optimizer.validation.kind" = "parts.py:Mine"',
+    ],
+)
+def test_a_changed_file_of_any_part_is_another_job(
+    tmp_path: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = []
+    for text in (PARTS, PARTS, f"{PARTS}    # better\n"):
+        (tmp_path / "parts.py").write_text(text)
+        (job,) = jobs_of(f'title = "x"\n[[runs]]\nset = {{ {setting} }}', small_corpus, tmp_path)
+        keys.append(job.key)
+    assert keys[0] == keys[1] != keys[2]

@@ -39,16 +39,18 @@ class Schedule(NamedTuple):
         return (len(gpus()) if wants else 0) or cores()
 
     def table(self, estimates: list[Estimate], at_once: int) -> Table:
-        """For people who want to know before they begin."""
+        """What is left, with its estimates, for people who want to know before they begin."""
+        known = {each.job.key: each for each in estimates}
         rows = [
-            [e.job.name, "done" if e.job.is_done else f"{e.hours:.2f}", f"{e.memory / 2**20:,.0f}"]
-            for e in estimates
+            [job.name, f"{found.hours:.2f}", f"{found.memory / 2**20:,.0f}"]
+            if (found := known.get(job.key))
+            else [job.name, "done", ""]
+            for job in self.jobs
         ]
-        left = [e for e in estimates if not e.job.is_done]
-        hours = sum(e.hours for e in left) / at_once
-        most = sum(sorted((e.memory for e in estimates), reverse=True)[:at_once])
+        hours = sum(each.hours for each in estimates) / at_once
+        most = sum(sorted((each.memory for each in estimates), reverse=True)[:at_once])
         rows.append([f"all, {at_once} at a time", f"{hours:.2f}", f"{most / 2**20:,.0f}"])
-        title = f"{many(len(left), 'run')} to do, {len(estimates) - len(left)} done"
+        title = f"{many(len(estimates), 'run')} to do, {len(self.jobs) - len(estimates)} done"
         return Table(["", "hours", "MB"], rows, title)
 
 
@@ -113,7 +115,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
     """What would be done, with hours and memory from a short measurement."""
     at_once = jobs or schedule.at_once()
-    return schedule.table(estimate(schedule.jobs, max(cores() // at_once, 1)), at_once)
+    left = [job for job in schedule.jobs if not job.is_done]
+    return schedule.table(estimate(left, max(cores() // at_once, 1)), at_once)
 
 
 def listing() -> Table:

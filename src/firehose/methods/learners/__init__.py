@@ -42,7 +42,7 @@ class Learner(Plugin):
     def end_round(self, step: Step, steps: Steps) -> None:
         """Called when a round is over; ``steps`` says how many steps were taken and kept."""
 
-    def forget(self, user: int) -> int:  # noqa: ARG002
+    def forget(self, user: int) -> int:
         """Erase what the learner keeps of a user; returns how many things there were."""
         return 0
 
