@@ -5,7 +5,7 @@ bootstrapped over users: posts of one user are not independent of each other.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,9 @@ DAY = 86_400_000  # milliseconds
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 
 Slices = dict[str, Measured]  # word perplexities of some of the posts each, by their names
-# In a file of results they are lists.
-Floats = Annotated[
-    NDArray[np.float64], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
-]
-Integers = Annotated[
-    NDArray[np.int64], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
+Scalar = TypeVar("Scalar", bound=np.generic)
+Array = Annotated[  # a list in result.json
+    NDArray[Scalar], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
 ]
 
 
@@ -32,9 +29,9 @@ Integers = Annotated[
 class Curve:
     """A perplexity against time, a point for each of a number of stretches of the stream."""
 
-    posts: Integers  # seen by then
-    running: Floats  # over all posts so far
-    windowed: Floats  # over the posts of the stretch
+    posts: Array[np.int64]  # seen by then
+    running: Array[np.float64]  # over all posts so far
+    windowed: Array[np.float64]  # over the posts of the stretch
 
 
 def online_fit(paid: Costs, points: int = 200) -> Curve:
@@ -91,9 +88,9 @@ def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
 class Retention:
     """What the final model pays for posts of the past, against how long ago they came."""
 
-    days: Floats  # before the end of the stream, the middle of each bucket
-    bucket: Floats  # perplexity on a sample of the bucket
-    back_to: Floats  # on all posts from the end back to this bucket
+    days: Array[np.float64]  # before the end of the stream, the middle of each bucket
+    bucket: Array[np.float64]  # perplexity on a sample of the bucket
+    back_to: Array[np.float64]  # on all posts from the end back to this bucket
 
 
 def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Retention:

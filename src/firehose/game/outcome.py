@@ -10,29 +10,16 @@ import numpy as np
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
+from firehose.game import metrics
 from firehose.game.folder import read_result, write_json
 from firehose.game.log import summary, write_table
-from firehose.game.metrics import (
-    Curve,
-    Floats,
-    Integers,
-    Retention,
-    Slices,
-    after_silence,
-    by_activity,
-    cold_start,
-    forgetting,
-    forward_transfer,
-    online_fit,
-    retention,
-)
 from firehose.game.scoring import read_costs
 from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.report.tables import Table
 from firehose.report.words import number
 from firehose.storage.seals import Record
 
-Part = TypeVar("Part", Measured, Curve, Retention)
+Part = TypeVar("Part", Measured, metrics.Curve, metrics.Retention)
 
 
 class Result(Record):
@@ -118,11 +105,11 @@ class Outcome(GameResult):
     test: Measured  # of the final model, on other held-out posts
     test_balanced: Measured  # the same, with every user counted alike
     test_per_token: Measured
-    curve: Curve
-    retention: Retention
-    cold_start: Slices
-    after_silence: Slices
-    by_activity: Slices
+    curve: metrics.Curve
+    retention: metrics.Retention
+    cold_start: metrics.Slices
+    after_silence: metrics.Slices
+    by_activity: metrics.Slices
 
     @classmethod
     def of(cls, folder: Path, corpus: Corpus) -> Self:
@@ -136,11 +123,11 @@ class Outcome(GameResult):
             online=paid.measured(generator),
             validation=validation.measured(generator),
             test=test.measured(generator),
-            curve=online_fit(paid),
-            retention=retention(past, int(paid.time[0]), int(paid.time[-1])),
-            cold_start=cold_start(paid, generator),
-            after_silence=after_silence(paid, generator),
-            by_activity=by_activity(paid, generator),
+            curve=metrics.online_fit(paid),
+            retention=metrics.retention(past, int(paid.time[0]), int(paid.time[-1])),
+            cold_start=metrics.cold_start(paid, generator),
+            after_silence=metrics.after_silence(paid, generator),
+            by_activity=metrics.by_activity(paid, generator),
             test_balanced=test.measured(generator, "user"),
             test_per_token=test.measured(generator, "token"),
             **summary(folder),
@@ -188,9 +175,9 @@ class TaskOutcome(GameResult):
     """Everything that is reported of a game in which tasks come one after another."""
 
     benchmark: str  # its title
-    seen: Integers  # [points], pictures of the stream
-    accuracy: Floats  # [points, tasks], the share that is named rightly
-    ends: Integers  # [tasks], the point at which each task was over
+    seen: metrics.Array[np.int64]  # [points], pictures of the stream
+    accuracy: metrics.Array[np.float64]  # [points, tasks], the share that is named rightly
+    ends: metrics.Array[np.int64]  # [tasks], the point at which each task was over
 
     @classmethod
     def of(cls, folder: Path, **measured: Any) -> Self:
@@ -206,9 +193,9 @@ class TaskOutcome(GameResult):
             case "accuracy":
                 tasks, values = slice(None), self.accuracy[-1]
             case "forgetting":
-                tasks, values = slice(-1), forgetting(self.accuracy, self.ends)
+                tasks, values = slice(-1), metrics.forgetting(self.accuracy, self.ends)
             case "forward":
-                tasks, values = slice(1, None), forward_transfer(self.accuracy, self.ends)
+                tasks, values = slice(1, None), metrics.forward_transfer(self.accuracy, self.ends)
             case _:
                 return None
         amount, count = np.zeros((2, 1, len(self.ends)))
@@ -262,5 +249,5 @@ def _mean(parts: Sequence[Part]) -> Part:
     return replace(parts[0], **{name: np.exp(np.mean(log, 0)) for name, log in logs.items()})
 
 
-def _rows(slices: Slices) -> list[list[str]]:
+def _rows(slices: metrics.Slices) -> list[list[str]]:
     return [[name, f"{s.value:.1f}", f"{s.low:.1f} – {s.high:.1f}"] for name, s in slices.items()]

@@ -43,11 +43,7 @@ class Playing(Work):
         self.log = Log(self.folder, game.played, game.posts, self.run.card.tensorboard)
         for played in game.rounds(self.stream):
             self.log.add(game.played, played)
-            self.after_round()
             yield
-
-    def after_round(self) -> None:
-        """Look at the model after a round, where a kind of game does."""
 
     def note(self) -> str:
         """How things stand."""
@@ -93,15 +89,13 @@ class PlayingPictures(Playing):
         self.accuracy: list[list[float]] = []  # of each task, at each look
 
     def units(self) -> Iterator[None]:
-        """Play the rounds that are left; yields after each."""
+        """Play the rounds that are left; measures all tasks where a point of the curve is due."""
         if not self.seen:
             self._look()
-        yield from super().units()
-
-    def after_round(self) -> None:
-        """Measure the accuracy on all tasks when a point of the curve has been reached."""
-        if ((self.seen[-1] < self.looks) & (self.looks <= self.game.posts)).any():
-            self._look()
+        for _ in super().units():
+            if ((self.seen[-1] < self.looks) & (self.looks <= self.game.posts)).any():
+                self._look()
+            yield
 
     def _look(self) -> None:
         game: Any = self.game
