@@ -13,10 +13,9 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.ledger import Group
 from firehose.game.metrics import Curve, Retention
 from firehose.game.outcome import Outcome, TaskOutcome
-from firehose.game.playing import play
+from firehose.game.run import offline, play, pretrain
 from firehose.game.settings import make_settings
 from firehose.game.totals import ACCURACY, Measured, Totals
-from firehose.game.training import offline, pretrain
 from small_models import TINY_GAME
 
 TRAINING = ["epochs=1", "posts=8", "rate=0.01", "warmup=2"]

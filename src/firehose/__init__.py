@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from firehose.game.evaluate import evaluate as evaluate
     from firehose.game.forget import forget as forget
     from firehose.game.live import Trained as Trained, load as load
-    from firehose.game.playing import play as play
-    from firehose.game.run import resume as resume
+    from firehose.game.run import (
+        offline as offline,
+        play as play,
+        pretrain as pretrain,
+        resume as resume,
+    )
     from firehose.game.settings import make_settings as make_settings
-    from firehose.game.training import offline as offline, pretrain as pretrain
     from firehose.generation.generate import generate as generate
     from firehose.generation.sampling import Sampling as Sampling
     from firehose.generation.suggest import suggest as suggest
@@ -53,8 +56,8 @@ _NAMES = {  # of each module
     "experiments.classic": "run_classic", "experiments.compare": "compare report",
     "experiments.demo": "demo", "experiments.reproduce": "reproduce",
     "game.assembly": "Game make_game", "game.evaluate": "evaluate", "game.forget": "forget",
-    "game.live": "Trained load", "game.playing": "play", "game.run": "resume",
-    "game.settings": "make_settings", "game.training": "offline pretrain",
+    "game.live": "Trained load", "game.run": "offline play pretrain resume",
+    "game.settings": "make_settings",
     "generation.generate": "generate", "generation.sampling": "Sampling",
     "generation.suggest": "suggest", "models.published": "convert", "models.store": "save",
 }  # fmt: skip

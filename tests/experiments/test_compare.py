@@ -11,7 +11,7 @@ from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.compare import compare, write
 from firehose.game.outcome import Outcome
-from firehose.game.playing import play
+from firehose.game.run import play
 from firehose.game.settings import make_settings
 from small_models import TINY_GAME
 

@@ -30,11 +30,9 @@ def compared(*pairs: tuple[str, str]) -> Comparison:
 
 def test_both_ways_to_average_over_time_are_drawn() -> None:
     came = outcome(20)
-    came = dataclasses.replace(
-        came,
-        curve=came.curve._replace(running=np.array([9.0, 8, 7])),
-        retention=came.retention._replace(back_to=np.array([6.0, 5, 4])),
-    )
+    curve = dataclasses.replace(came.curve, running=np.array([9.0, 8, 7]))
+    past = dataclasses.replace(came.retention, back_to=np.array([6.0, 5, 4]))
+    came = came.model_copy(update={"curve": curve, "retention": past})
     found = Comparison("corpus", 3, 30, {}, [Played("mine", "a-gem", "congrad", came)])
     for name, expected in (("online-fit", [9.0, 8, 7]), ("retention", [6.0, 5, 4])):
         lines = [axes.lines[0] for axes in FIGURES[name].draw(found).axes]
@@ -59,7 +57,7 @@ def test_a_caption_speaks_only_of_what_is_drawn(name: str) -> None:
 
 def test_numbers_of_steps_have_different_colours() -> None:
     """Five steps at most, the paper's: six numbers with none."""
-    came = dataclasses.replace(outcome(20), kept=[1, 2, 3, 4, 5, 6])
+    came = outcome(20).model_copy(update={"kept": [1, 2, 3, 4, 5, 6]})
     found = Comparison("corpus", 3, 30, {}, [Played("mine", "a-gem", "congrad", came)])
     bars = FIGURES["steps-kept"].draw(found).axes[0].patches
     assert len({bar.get_facecolor() for bar in bars}) == len(bars) == 6

@@ -98,7 +98,7 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
     text = f"{np.exp(np.mean(np.log(values))):.1f} ± {np.std(values, ddof=1):.1f}"
     assert made.rows[0][1] == Beside(text, "137.2")
     oracle = [job for job in part.jobs if job.kind == "offline"]
-    own = [scored(job, others=0).own.per_word() for job in oracle]
+    own = [scored(job, others=0).own.perplexity() for job in oracle]
     assert made.rows[2][1:] == [
         Beside(f"{np.exp(np.mean(np.log(own))):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
         "–",
@@ -141,11 +141,11 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
     found = totals(oracle, "crossed")
     again = scored(oracle)
     assert found is not None and again.crossed is not None
-    assert found.value() == pytest.approx(again.crossed.per_word())
+    assert found.value() == pytest.approx(again.crossed.perplexity())
     own: dict[Shown, float] = {
-        "test": again.own.per_word(),
-        "balanced": again.balanced(),
-        "per-token": again.own.per_token(),
+        "test": again.own.perplexity(),
+        "balanced": again.own.perplexity("user"),
+        "per-token": again.own.perplexity("token"),
     }
     for name, value in own.items():
         found = totals(oracle, name)

@@ -1,7 +1,5 @@
 """Figures of games with tasks: what is drawn is what came of them."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from small_experiments import task_outcome
 
 def runs() -> list[TaskRun]:
     """Two methods on one benchmark, one of them on another, too, with less accuracy."""
-    less = dataclasses.replace(task_outcome("Other"), accuracy=task_outcome().accuracy / 2)
+    less = task_outcome("Other").model_copy(update={"accuracy": task_outcome().accuracy / 2})
     return [
         TaskRun("GEM", "gem", "online-gd", [task_outcome("One")]),
         TaskRun("mixed", "mixed-replay", "congrad", [task_outcome("One")]),
@@ -57,10 +55,11 @@ def test_forgetting_is_that_of_each_seed_averaged() -> None:
     """Two seeds at their best at different times: the average curve forgets less than either."""
     peaks = ([0.9, 0.1, 0.1], [0.1, 0.9, 0.1])
     seeds = [
-        dataclasses.replace(
-            task_outcome("One"),
-            accuracy=np.array([[0.1, 0.1], *zip(first, [0.1] * 3, strict=True)]),
-            ends=np.array([1, 3]),
+        task_outcome("One").model_copy(
+            update={
+                "accuracy": np.array([[0.1, 0.1], *zip(first, [0.1] * 3, strict=True)]),
+                "ends": np.array([1, 3]),
+            }
         )
         for first in peaks
     ]

@@ -40,10 +40,10 @@ def test_perplexities_are_those_counted_by_hand(tmp_path: Path, small_corpus: Co
         words[user] += len(small_corpus.vocabulary.decode(text.tokens).split()) + 1  # and <EOT>
         tokens += len(text.tokens) - 1  # but not <SOT>
     total = sum(nats.values())
-    assert found.own.per_word() == pytest.approx(math.exp(total / sum(words.values())), rel=1e-5)
-    assert found.own.per_token() == pytest.approx(math.exp(total / tokens), rel=1e-5)
+    assert found.own.perplexity() == pytest.approx(math.exp(total / sum(words.values())), rel=1e-5)
+    assert found.own.perplexity("token") == pytest.approx(math.exp(total / tokens), rel=1e-5)
     mean = np.mean([nats[user] / words[user] for user in nats])
-    assert found.balanced() == pytest.approx(math.exp(mean), rel=1e-5)
+    assert found.own.perplexity("user") == pytest.approx(math.exp(mean), rel=1e-5)
     write(found, tmp_path / "users.parquet")
     rows = pq.read_table(tmp_path / "users.parquet").to_pylist()
     assert [row["user"] for row in rows] == small_corpus.users
@@ -80,7 +80,7 @@ def test_it_opens_what_is_on_disk(tmp_path: Path, small_corpus: Corpus) -> None:
     save(trained, tmp_path / "model")
     found = evaluate(tmp_path / "model", small_corpus.path, "validation")
     expected = costs(trained.model, small_corpus.splits["validation"])
-    assert found.own.per_word() == pytest.approx(expected.per_word())
+    assert found.own.perplexity() == pytest.approx(expected.perplexity())
     with pytest.raises(FirehoseError, match="no posts in 'tset'; there are train, val"):
         evaluate(tmp_path / "model", small_corpus.path, "tset")
 
@@ -102,7 +102,7 @@ def test_a_sample_of_the_past_weighs_every_post_it_stands_for(
         nats += weight * float(model.pay(batch).nats[0])
         words += weight * int(batch.words[0])
     assert len({third.count(number) for number in range(3)}) > 1
-    assert score_past(model, stream, posts).per_word() == pytest.approx(math.exp(nats / words))
+    assert score_past(model, stream, posts).perplexity() == pytest.approx(math.exp(nats / words))
 
 
 @given(

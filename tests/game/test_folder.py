@@ -14,10 +14,8 @@ from test_run import left_behind, stop_after
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.folder import read_run
-from firehose.game.playing import play
-from firehose.game.run import read_progress, resume
+from firehose.game.run import play, pretrain, read_progress, resume
 from firehose.game.settings import Settings, make_settings
-from firehose.game.training import pretrain
 from firehose.machine import _bare, code_version
 from small_models import TINY_GAME
 

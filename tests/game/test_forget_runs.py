@@ -9,10 +9,9 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome
-from firehose.game.playing import play
+from firehose.game.run import offline, play
 from firehose.game.scoring import Measure, read_costs
 from firehose.game.settings import make_settings
-from firehose.game.training import offline
 from firehose.models.store import load
 from small_models import TINY_GAME
 
@@ -43,7 +42,7 @@ def test_nothing_of_a_user_is_left_in_a_run_that_is_over(
     assert load(run).users.number("user2") is not None
     if kind == "play":
         online = read_costs(run, small_corpus, "online")
-        assert Outcome.read(run).online.value == pytest.approx(online.per_word())
+        assert Outcome.read(run).online.value == pytest.approx(online.perplexity())
         assert np.isfinite(Outcome.read(run).retention.bucket).all()
     with pytest.raises(FirehoseError, match="has no user 'nobody'"):
         forget(run, "nobody")

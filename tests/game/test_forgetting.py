@@ -13,11 +13,9 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome
-from firehose.game.playing import play
-from firehose.game.run import resume
+from firehose.game.run import offline, play, resume
 from firehose.game.scoring import read_costs
 from firehose.game.settings import make_settings
-from firehose.game.training import offline
 from firehose.models.store import load
 from firehose.storage.checkpoints import Checkpoints
 from small_models import TINY_GAME

@@ -1,5 +1,7 @@
 """Metrics: perplexities by hand, slices that hold what they say, intervals that cover."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -12,7 +14,6 @@ from firehose.game.metrics import (
     cold_start,
     forgetting,
     forward_transfer,
-    measured,
     online_fit,
     retention,
 )
@@ -51,7 +52,7 @@ def test_online_fit_ends_with_everything(posts: int, points: int) -> None:
     paid = costs([0] * posts, list(range(posts)), list(range(posts)), [2] * posts)
     curve = online_fit(paid, points)
     assert curve.posts[-1] == posts
-    assert curve.running[-1] == pytest.approx(paid.per_word())
+    assert curve.running[-1] == pytest.approx(paid.perplexity())
     assert len(curve.posts) == min(points, posts)
 
 
@@ -92,15 +93,17 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         level = drawn.normal(2.0, 0.5, 60)  # users differ; their posts are alike
         nats = level[users] + drawn.normal(0, 0.1, len(users))
         paid = costs(users.tolist(), users.tolist(), nats.tolist(), [1] * len(users))
-        value, low, high, _ = measured(paid, np.random.default_rng(seed + 1000))
-        assert low < value < high and value == pytest.approx(paid.per_word())
-        inside += low < np.exp(2.0) < high
+        found = paid.measured(np.random.default_rng(seed + 1000))
+        assert found.low < found.value < found.high
+        assert found.value == pytest.approx(paid.perplexity())
+        inside += found.low < np.exp(2.0) < found.high
     assert 85 <= inside <= 100
 
 
 def test_an_interval_of_one_user_is_a_point() -> None:
     paid = costs([3, 3], [0, 1], [2.0, 4.0], [1, 1])
-    assert measured(paid, generator()) == pytest.approx((np.exp(3), np.exp(3), np.exp(3), 2))
+    found = astuple(paid.measured(generator()))
+    assert found == pytest.approx((np.exp(3), np.exp(3), np.exp(3), 2))
 
 
 def test_the_past_is_sampled_by_stretches_of_time(small_corpus: Corpus) -> None:
@@ -133,7 +136,7 @@ def test_averages_over_the_past_weigh_posts_not_buckets() -> None:
     found = retention(paid, begin=0, end=10 * DAY, buckets=2)
     assert found.bucket == pytest.approx(np.exp([1.0, 1.5]))
     assert found.back_to == pytest.approx(np.exp([expected, 1.5]))
-    assert paid.per_word() == pytest.approx(np.exp(expected))
+    assert paid.perplexity() == pytest.approx(np.exp(expected))
     assert paid.totals().value() == pytest.approx(np.exp(expected))
     assert paid.totals(users=5).value() == pytest.approx(np.exp(expected))
 

@@ -1,6 +1,5 @@
 """What came of games: averaged over seeds, every number of it."""
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +50,7 @@ def test_a_game_with_tasks_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_seeds_of_a_game_with_tasks_are_averaged() -> None:
     one = task_outcome()
-    two = dataclasses.replace(one, accuracy=one.accuracy + 0.1, kept=[1, 1, 1])
+    two = one.model_copy(update={"accuracy": one.accuracy + 0.1, "kept": [1, 1, 1]})
     mean = TaskOutcome.mean([one, two])
     assert mean.accuracy == pytest.approx(one.accuracy + 0.05)
     assert mean.kept == [1, 4, 1]

@@ -19,13 +19,12 @@ from firehose.batch import Batch
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.assembly import Game, make_game
-from firehose.game.folder import open_any, read_run
+from firehose.game.assembly import Game, make_game, open_any
+from firehose.game.folder import read_run
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
-from firehose.game.playing import play
 from firehose.game.round import Round
-from firehose.game.run import read_progress, resume
+from firehose.game.run import play, read_progress, resume
 from firehose.game.scoring import accuracies
 from firehose.game.settings import Settings, make_settings
 from firehose.methods.learners import LEARNERS

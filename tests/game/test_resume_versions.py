@@ -11,9 +11,8 @@ from firehose.errors import Stopped
 from firehose.game import run as runs
 from firehose.game.assembly import Game
 from firehose.game.folder import read_run
-from firehose.game.playing import play
 from firehose.game.round import Round
-from firehose.game.run import resume
+from firehose.game.run import play, resume
 from firehose.game.settings import make_settings
 from firehose.models.store import read_card
 from small_models import TINY_GAME

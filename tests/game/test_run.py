@@ -21,9 +21,8 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import Game
 from firehose.game.evaluate import evaluate
-from firehose.game.playing import play
 from firehose.game.round import Round
-from firehose.game.run import resume
+from firehose.game.run import play, resume
 from firehose.game.scoring import Measure, read_costs
 from firehose.game.settings import Settings, make_settings
 from firehose.methods.learners import LEARNERS
@@ -74,12 +73,12 @@ def test_what_a_run_leaves_behind(tmp_path: Path, small_corpus: Corpus) -> None:
     assert sum(outcome.kept) == len(rounds) == outcome.compute["rounds"]
     assert outcome.compute["gradient steps"] == sum(line["taken"] for line in rounds)
     again = evaluate(load(tmp_path / "run/model", small_corpus), small_corpus, others=0)
-    assert outcome.test.value == pytest.approx(again.own.per_word())
-    assert outcome.test_balanced.value == pytest.approx(again.balanced())
-    assert outcome.test_per_token.value == pytest.approx(again.own.per_token())
+    assert outcome.test.value == pytest.approx(again.own.perplexity())
+    assert outcome.test_balanced.value == pytest.approx(again.own.perplexity("user"))
+    assert outcome.test_per_token.value == pytest.approx(again.own.perplexity("token"))
     shown = {row[0]: row[1] for row in outcome.tables()[0].rows}
-    assert shown["test, every user counted alike"] == f"{again.balanced():.1f}"
-    assert shown["test, per token"] == f"{again.own.per_token():.1f}"
+    assert shown["test, every user counted alike"] == f"{again.own.perplexity('user'):.1f}"
+    assert shown["test, per token"] == f"{again.own.perplexity('token'):.1f}"
     splits: dict[Measure, str] = {"test": "test", "validation": "validation", "past": "train"}
     for measure, split in splits.items():
         paid = read_costs(tmp_path / "run", small_corpus, measure)

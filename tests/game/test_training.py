@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.run import resume
+from firehose.game.outcome import TrainingOutcome
+from firehose.game.run import offline, pretrain, resume
 from firehose.game.scoring import Costs, costs
 from firehose.game.settings import Settings, make_settings
-from firehose.game.training import Fit, TrainingOutcome, offline, pretrain
+from firehose.game.training import Fit
 from firehose.models.store import load
 from firehose.optim.adam import Adam
 from firehose.optim.gradient import Gradient
@@ -48,13 +49,13 @@ def test_it_learns_and_the_best_epoch_is_kept(tmp_path: Path, small_corpus: Corp
     assert len(outcome.history) == 6
     assert outcome.history[-1].loss < 0.8 * outcome.history[0].loss
     again = load(tmp_path / "run", small_corpus)
-    scored = costs(again.model, small_corpus.splits["validation"]).per_word()
+    scored = costs(again.model, small_corpus.splits["validation"]).perplexity()
     assert scored == pytest.approx(min(epoch.validation for epoch in outcome.history), rel=1e-6)
     assert scored == pytest.approx(outcome.best().validation, rel=1e-6)
     assert not again.model.is_personal
     assert TrainingOutcome.read(tmp_path / "run") == outcome
     lines = (tmp_path / "run/epochs.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [e._asdict() for e in outcome.history]
+    assert [json.loads(line) for line in lines] == [e.model_dump() for e in outcome.history]
     assert json.loads((tmp_path / "run/progress.json").read_text()) == {"done": 42, "total": 42}
 
 
@@ -92,7 +93,7 @@ def test_the_rate_rises_and_falls_to_its_end(
 
     monkeypatch.setattr(Adam, "step", noted)
     found = iter([9.0, 10.0, 11.0, 12.0, 13.0])
-    monkeypatch.setattr(Costs, "per_word", lambda _: next(found, 14.0))
+    monkeypatch.setattr(Costs, "perplexity", lambda _: next(found, 14.0))
     settings = tiny("offline.epochs=5", "offline.posts=3", "offline.warmup=9", "offline.rate=0.1")
     outcome = offline(small_corpus, tmp_path / "run", settings)
     assert len(rates) == 5 * 18 and outcome.best().number == 1

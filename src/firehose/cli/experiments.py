@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from firehose.cli.app import ReuseOlder, app, show
+from firehose.cli.app import Jobs, ReuseOlder, RunPath, Seeds, app, show
 
 if TYPE_CHECKING:
     from firehose.experiments.reproduce import Reproduction
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs on one corpus.")],
-    out: Annotated[Path, typer.Option(help="A folder for the page and the figures.")],
+    runs: Annotated[list[Path], Argument(help="Folders of runs on one corpus.")],
+    out: Annotated[Path, Option(help="A folder for the page and its figures.")],
 ) -> None:
     """Put runs beside each other: a table, and one HTML page with curves.
 
@@ -25,9 +25,9 @@ def compare(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: RunPath,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for the page and the figures (RUN/report).")
+        Path | None, Option(help="A folder for the page and its figures (default: RUN/report).")
     ] = None,
 ) -> None:
     """Show one run: an HTML page with its tables and curves.
@@ -40,27 +40,24 @@ def report(
 def _compare(runs: list[Path], out: Path, command: str) -> None:
     from firehose.experiments.compare import compare as read, write
     from firehose.progress import announce
-    from firehose.report.tables import terminal
 
     found = read(runs)
     with announce("drawing"):
         page, *_ = write(found, out, command)
-    show(terminal(found.table()), f"Look at {page}")
+    show(found.table(), f"Look at {page}")
 
 
 @app.command()
 def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
-    name: Annotated[str, typer.Argument(help="An experiment, a TOML file, all, or list.")],
-    corpus: Annotated[Path | None, typer.Option(help="A prepared corpus.")] = None,
-    out: Annotated[Path, typer.Option(help="A folder for runs and reports.")] = Path("reproduced"),
-    scale: Annotated[str, typer.Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
-    seeds: Annotated[int, typer.Option(min=1, help="Each run so many times.")] = 3,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time (one for each GPU, or core).")
-    ] = None,
+    name: Annotated[str, Argument(help="An experiment, a TOML file, all, or list.")],
+    corpus: Annotated[Path | None, Option(help="A prepared corpus.")] = None,
+    out: Annotated[Path, Option(help="A folder for runs and reports.")] = Path("reproduced"),
+    scale: Annotated[str, Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
+    seeds: Seeds = 3,
+    jobs: Jobs = None,
     reuse_older: ReuseOlder = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the plan, with time and memory.")
+        bool, Option("--dry-run", help="Only show the plan, with time and memory.")
     ] = False,
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.
@@ -78,16 +75,15 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     """
     from firehose.errors import FirehoseError
     from firehose.experiments import reproduce as experiments
-    from firehose.report.tables import terminal
 
     if name == "list":
-        show(terminal(experiments.listing()))
+        show(experiments.listing())
         return
     if corpus is None:
         raise FirehoseError("Name the corpus to play on: --corpus DIR, from `firehose prepare`.")
     if dry_run:
         schedule = experiments.make_schedule(name, corpus, out, scale, seeds, reuse_older)
-        show(terminal(experiments.dry_run(schedule, jobs)))
+        show(experiments.dry_run(schedule, jobs))
         return
     older = " --reuse-older" * reuse_older
     command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{older}"
@@ -98,11 +94,10 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 def report_experiment(found: "Reproduction") -> None:
     """Print the tables of an experiment, and where its page is."""
     from firehose.errors import FirehoseError
-    from firehose.report.tables import terminal
     from firehose.report.words import many
 
     for part in found.parts:
-        show(*map(terminal, part.tables()))
+        show(*part.tables())
     show(f"Look at {found.page}")
     if found.failed:
         raise FirehoseError(

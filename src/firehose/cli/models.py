@@ -1,102 +1,28 @@
-"""Models: made, scored, converted, and asked to write."""
+"""Models: scored, asked to write, and converted."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from firehose.cli.app import (
-    Assignments,
-    CorpusPath,
-    Every,
-    ModelPath,
-    Recipe,
-    Replace,
-    Start,
-    app,
-    given,
-    show,
-)
-from firehose.cli.game import report_run
+from firehose.cli.app import CorpusPath, ModelPath, app, show
 
 if TYPE_CHECKING:
     from firehose.models.store import Trained
-
-
-RunOut = Annotated[Path, typer.Option(help="The folder of the run; the model is in it.")]
-
-
-@app.command()
-def pretrain(
-    corpus: CorpusPath,
-    out: RunOut,
-    split: Annotated[
-        str, typer.Option(help="The posts to train on: pretrain, or train.")
-    ] = "pretrain",
-    recipe: Recipe = None,
-    assignments: Assignments = None,
-    replace: Replace = False,
-    checkpoint_every: Every = 300,
-) -> None:
-    """Train a user-agnostic model, for every later one to begin with.
-
-    Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
-    epoch with the best validation perplexity are kept. Stopped or killed, `firehose resume` goes
-    on from the last checkpoint, to the same bits.
-
-    Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
-    """
-    from firehose.game.settings import make_settings
-    from firehose.game.training import pretrain as train
-    from firehose.models.allocation import keep_memory
-
-    keep_memory()
-    settings = make_settings(recipe, assignments or ())
-    report_run(train(corpus, out, settings, split, replace, checkpoint_every), out)
-
-
-@app.command()
-def offline(  # noqa: PLR0913, PLR0917 (an option each)
-    corpus: CorpusPath,
-    out: RunOut,
-    start: Start = None,
-    architecture: Annotated[
-        str | None, typer.Option(help="agnostic, encoder, decoder, or adapters (adapters).")
-    ] = None,
-    recipe: Recipe = None,
-    assignments: Assignments = None,
-    replace: Replace = False,
-    checkpoint_every: Every = 300,
-) -> None:
-    """Train a personal model on all training posts at once: the oracle no stream can give.
-
-    Many epochs; the best one on validation posts is kept. Resumable as `firehose pretrain` is.
-
-    Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
-    """
-    from firehose.game.settings import make_settings
-    from firehose.game.training import offline as train
-    from firehose.models.allocation import keep_memory
-
-    keep_memory()
-    tables = given({"model": {"architecture": architecture}})
-    settings = make_settings(recipe, assignments or (), **tables)
-    report_run(train(corpus, out, settings, start, replace, checkpoint_every), out)
 
 
 @app.command()
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
-    split: Annotated[str, typer.Option(help="train, validation, test, or pretrain.")] = "test",
+    split: Annotated[str, Option(help="train, validation, test, or pretrain.")] = "test",
     others: Annotated[
-        int, typer.Option(min=0, help="Other users whose vectors each post is scored with, too.")
+        int, Option(min=0, help="How many other users each post is also scored as.")
     ] = 5,
-    seed: Annotated[int, typer.Option(help="Of the choice of those users.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, or cuda:0 and so on.")] = "auto",
-    out: Annotated[
-        Path | None, typer.Option(help="A Parquet file for the values of each user.")
-    ] = None,
+    seed: Annotated[int, Option(help="The seed that chooses those users.")] = 0,
+    device: Annotated[str, Option(help="auto, cpu, cuda, or cuda:N.")] = "auto",
+    out: Annotated[Path | None, Option(help="A Parquet file for the values of each user.")] = None,
 ) -> None:
     """Score a model on held-out posts: perplexity per word and per token, balanced over users.
 
@@ -106,13 +32,14 @@ def evaluate(
     Example: `firehose evaluate oracle corpus --out users.parquet`
     """
     from firehose.game.evaluate import evaluate as score, write
-    from firehose.report.tables import terminal
     from firehose.report.words import many
 
     found = score(model, corpus, split, others, seed, device)
-    show(terminal(found.table()))
     posts, words = len(found.own.nats), int(found.own.words.sum())
-    show(f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.")
+    show(
+        found.table(),
+        f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.",
+    )
     if found.unknown:
         show(f"{many(found.unknown, 'user')} new to the model got the population's vector.")
     if out:
@@ -120,8 +47,8 @@ def evaluate(
         show(f"Each user's values are in {out}")
 
 
-User = Annotated[str | None, typer.Option(help="Who goes on; without, the population does.")]
-Prompt = Annotated[str, typer.Option(help="How the post begins.")]
+User = Annotated[str | None, Option(help="Who writes; without one, the whole population.")]
+Prompt = Annotated[str, Option(help="How the post begins.")]
 
 
 @app.command()
@@ -130,13 +57,13 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     prompt: Prompt,
     user: User = None,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Under 1 more cautious, over 1 more daring; 0: greedy.")
+        float, Option(min=0, help="Below 1 is more cautious, above 1 more daring, 0 greedy.")
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="From the k likeliest pieces; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="From the likeliest with this share.")] = 1.0,
-    beam: Annotated[int, typer.Option(min=1, help="Over 1: the likeliest text of a search.")] = 1,
-    count: Annotated[int, typer.Option(min=1, help="So many texts.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The same one gives the same texts.")] = 0,
+    top_k: Annotated[int, Option(min=0, help="Draw from the k likeliest pieces; 0: all.")] = 0,
+    top_p: Annotated[float, Option(help="Draw from the likeliest pieces with this share.")] = 1.0,
+    beam: Annotated[int, Option(min=1, help="The width of a beam search; 1: no search.")] = 1,
+    count: Annotated[int, Option(min=1, help="How many texts to write.")] = 1,
+    seed: Annotated[int, Option(min=0, help="The same seed gives the same texts.")] = 0,
 ) -> None:
     """Write posts as a user would go on from a prompt.
 
@@ -144,13 +71,10 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     """
     from firehose.generation.generate import generate as write
     from firehose.generation.sampling import Sampling
-    from firehose.models.store import load
 
     values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
     sampling = Sampling.of(values | {"seed": seed}, "the options")
-    trained = load(model)
-    _tell_if_unknown(trained, model, user)
-    for text in write(trained, prompt, user, sampling, count):
+    for text in write(_load(model, user), prompt, user, sampling, count):
         show(text.text if text.finished else f"{text.text} …")
 
 
@@ -159,41 +83,43 @@ def suggest(
     model: ModelPath,
     prompt: Prompt,
     user: User = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="So many words.")] = 5,
+    k: Annotated[int, Option("-k", min=1, help="How many words to show.")] = 5,
 ) -> None:
     """Show the most probable next words of a user, with their probabilities.
 
     Example: `firehose suggest oracle --user alice --prompt "fix the" -k 3`
     """
     from firehose.generation.suggest import suggest as look
+    from firehose.report.tables import Table
+
+    words = look(_load(model, user), prompt, user, k)
+    show(Table(["word", "probability"], [[w, f"{p:.1%}"] for w, p in words]))
+
+
+def _load(path: Path, user: str | None) -> "Trained":
+    """Load a model, and say so where it does not know the user."""
     from firehose.models.store import load
-    from firehose.report.tables import Table, terminal
 
-    trained = load(model)
-    _tell_if_unknown(trained, model, user)
-    words = look(trained, prompt, user, k)
-    show(terminal(Table(["word", "probability"], [[w, f"{p:.1%}"] for w, p in words])))
-
-
-def _tell_if_unknown(trained: "Trained", model: Path, user: str | None) -> None:
+    trained = load(path)
     if user is not None and trained.model.is_personal and not trained.knows(user):
-        typer.echo(f"{model} does not know {user}: this is the population's text.", err=True)
+        typer.echo(f"{path} does not know {user}: this is the population's text.", err=True)
+    return trained
 
 
 @app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(help="A .pt file of the release, or a model's folder.")],
-    out: Annotated[Path, typer.Option(help="The model's folder, or the .pt file, to make.")],
+    source: Annotated[Path, Argument(help="A .pt file of the release, or a model's folder.")],
+    out: Annotated[Path, Option(help="The model's folder, or the .pt file, to make.")],
     vocab_model: Annotated[
-        Path | None, typer.Option(help="The SentencePiece .model of the weights in a .pt file.")
+        Path | None, Option(help="The SentencePiece .model of the weights in a .pt file.")
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="encoder or decoder, which a .pt file does not tell apart.")
+        str | None, Option(help="encoder or decoder, which a .pt file does not tell apart.")
     ] = None,
     users: Annotated[
-        Path | None, typer.Option(help="The users' names, a line each, in the order of the rows.")
+        Path | None, Option(help="A file with the users' names, one a line, in the rows' order.")
     ] = None,
-    replace: Annotated[bool, typer.Option(help="Replace what is at --out.")] = False,
+    replace: Annotated[bool, Option(help="Replace what is at --out.")] = False,
 ) -> None:
     """Turn weights of the authors' release into a model, or a model into such weights.
 

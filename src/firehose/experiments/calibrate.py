@@ -23,9 +23,8 @@ from firehose.data.corpus import Corpus, Split
 from firehose.data.pictures.corpus import PictureCorpus, PicturePlan
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
-from firehose.game.assembly import make_model, open_stream
+from firehose.game.assembly import make_model, open_any, open_stream
 from firehose.game.evaluate import OTHERS
-from firehose.game.folder import open_any
 from firehose.game.playing import POINTS
 from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
 from firehose.game.settings import Playing, Settings, Training, make_settings

@@ -8,7 +8,7 @@ from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES
 from firehose.experiments.naming import name_of
-from firehose.game.folder import open_corpus_of, read_run, run_settings
+from firehose.game.folder import open_run, read_run
 from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome
 from firehose.report.figures import save
@@ -72,7 +72,7 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
         if card.corpus.seal != cards[0].corpus.seal:
             raise FirehoseError(f"{run} was played on another corpus than {runs[0]}.")
     folder = Path(runs[0])
-    corpus = open_corpus_of(folder, cards[0], run_settings(folder, cards[0]))
+    corpus = open_run(folder).corpus
     if not isinstance(corpus, Corpus):
         raise FirehoseError(f"{folder} was played with pictures; `firehose classic` reports it.")
     played = []

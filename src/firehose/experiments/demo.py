@@ -11,7 +11,7 @@ from firehose.data.stats import describe
 from firehose.data.stats_figures import write as write_statistics
 from firehose.experiments.compare import Comparison, compare, write as write_comparison
 from firehose.experiments.naming import name_of
-from firehose.game.playing import play
+from firehose.game.run import play
 from firehose.game.settings import make_settings
 from firehose.progress import announce, say
 

@@ -15,7 +15,8 @@ from firehose.data.corpus import Corpus, open_corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
-from firehose.game.folder import AnyCorpus, read_run
+from firehose.game.assembly import AnyCorpus
+from firehose.game.folder import read_run
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version
 from firehose.models.device import Compute

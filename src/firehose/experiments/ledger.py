@@ -85,7 +85,7 @@ def totals(job: Job, measure: Shown) -> Totals | None:
     """What a run that is done came to, by user or by task; None: it has no such measure."""
     folder, corpus = job.folder, job.corpus
     if not isinstance(corpus, Corpus):
-        return TaskOutcome.restore(read_result(folder)).totals(measure)
+        return TaskOutcome.read(folder).totals(measure)
     if job.kind == "pretrain":
         return None
     users = corpus.manifest.users

@@ -185,7 +185,9 @@ def _comparisons(claim: Checked) -> Table:
     scale = claim.scale
     rows = []
     for each in claim.compared:
-        change, low, high = (signed(scale.shown * number) for number in each.difference[:3])
+        found = each.difference
+        numbers = (found.value, found.low, found.high)
+        change, low, high = (signed(scale.shown * number) for number in numbers)
         rows.append([each.label, change, f"{low} … {high}", each.answer])
     title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
     heads = [measure_name(claim.measure, scale), scale.unit, "95 % of samples", "holds"]

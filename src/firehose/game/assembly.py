@@ -22,6 +22,9 @@ from firehose.models.perceptron import Perceptron
 from firehose.models.store import from_pretrained
 from firehose.optim.rule import RULES
 
+PARTS = ("model", "rule", "learner", "optimizer", "memory")  # of a game, with a state each
+AnyCorpus = Corpus | PictureCorpus
+
 
 class Game:
     """All parts of a game, and the state they are in together.
@@ -61,12 +64,7 @@ class Game:
 
     def state(self) -> dict[str, Any]:
         """The state of all parts between two rounds."""
-        return {
-            "model": self.model.state(),
-            "rule": self.rule.state(),
-            "learner": self.learner.state(),
-            "optimizer": self.optimizer.state(),
-            "memory": self.memory.state(),
+        return {name: getattr(self, name).state() for name in PARTS} | {
             "generator": self.generator.bit_generator.state,
             "played": self.played,
             "posts": self.posts,
@@ -74,15 +72,25 @@ class Game:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from the state that ``state`` returned."""
-        for name in ("model", "rule", "learner", "optimizer", "memory"):
+        for name in PARTS:
             getattr(self, name).restore(state[name])
         self.generator.bit_generator.state = state["generator"]
         self.played, self.posts = state["played"], state["posts"]
 
 
-def make_model(
-    corpus: Corpus | PictureCorpus, settings: Settings, start: str | Path | None = None
-) -> Model:
+def open_any(corpus: AnyCorpus | str | Path, settings: Settings) -> AnyCorpus:
+    """Open the corpus at a path: of posts, or of pictures where the settings speak of pictures.
+
+    A corpus that is open already is returned as it is.
+    """
+    if not isinstance(corpus, str | Path):
+        return corpus
+    if settings.pictures is None:
+        return Corpus(corpus)
+    return PictureCorpus(corpus, settings.pictures, settings.play.seed)
+
+
+def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Model:
     """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
@@ -93,16 +101,14 @@ def make_model(
     return model.move_to(settings.compute.find_device())
 
 
-def open_stream(corpus: Corpus | PictureCorpus, settings: Settings) -> BatchStream:
+def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
     """The batches that a game is played on, round by round."""
     if isinstance(corpus, PictureCorpus):
         return corpus.stream(settings.play.posts)
     return corpus.stream(settings.play.posts, settings.play.hours)
 
 
-def make_game(
-    corpus: Corpus | PictureCorpus, settings: Settings, start: str | Path | None = None
-) -> Game:
+def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
     model = make_model(corpus, settings, start)
     if not isinstance(corpus, PictureCorpus):

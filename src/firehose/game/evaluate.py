@@ -38,19 +38,15 @@ class Evaluation:
         """How many wrote the posts."""
         return len(np.unique(self.own.user))
 
-    def balanced(self) -> float:
-        """The word perplexity with every user counted alike, however much they write."""
-        return self.own.balanced()
-
     def table(self) -> Table:
         """The result for people."""
         rows = [
-            ["word perplexity", f"{self.own.per_word():.1f}"],
-            ["… every user counted alike", f"{self.balanced():.1f}"],
-            ["token perplexity", f"{self.own.per_token():.1f}"],
+            ["word perplexity", f"{self.own.perplexity():.1f}"],
+            ["… every user counted alike", f"{self.own.perplexity('user'):.1f}"],
+            ["token perplexity", f"{self.own.perplexity('token'):.1f}"],
         ]
         if self.crossed:
-            rows.append(["word perplexity as other users", f"{self.crossed.per_word():.1f}"])
+            rows.append(["word perplexity as other users", f"{self.crossed.perplexity():.1f}"])
         if self.floor:
             rows.append(["best possible, knowing the user", f"{self.floor.personalized:.1f}"])
             rows.append(["best possible, not knowing the user", f"{self.floor.agnostic:.1f}"])
@@ -97,11 +93,10 @@ def evaluate(
         )
     personal = trained.model
     own = costs(personal, posts, "as themselves")
-    crossed, unknown = None, 0
+    crossed, unknown = cross_costs(personal, posts, others, seed), 0
     if personal.is_personal:
         writers = np.unique(own.user)
         unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
-        crossed = cross_costs(personal, posts, others, seed)
     floor = (opened.manifest.floor or {}).get(split)
     return Evaluation(split, own, crossed, opened.users, unknown, floor)
 
@@ -109,8 +104,10 @@ def evaluate(
 def cross_costs(model: Personal, posts: Split, others: int = OTHERS, seed: int = 0) -> Costs | None:
     """What posts cost as if other users had written them, each once for every such user.
 
-    None where the model knows nobody else.
+    None where the model is not personal, or knows nobody else.
     """
+    if not model.is_personal:
+        return None
     strangers = choose_others(np.asarray(posts.user, np.int64), model.users.numbers(), others, seed)
     parts = [
         costs(model, posts, f"as other users, {number} of {others}", column)

@@ -6,16 +6,14 @@ or else by the absolute one: a run can be moved, alone or together with its corp
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 import firehose
-from firehose.data.corpus import Corpus
-from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
+from firehose.game.assembly import AnyCorpus, open_any
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
 from firehose.models.store import WEIGHTS, find_model, read_card
@@ -24,7 +22,6 @@ from firehose.storage.files import write_whole
 from firehose.storage.seals import Record
 
 FORMAT, SCHEMA = "firehose run", 2
-AnyCorpus = Corpus | PictureCorpus
 
 
 class Options(NamedTuple):
@@ -48,9 +45,9 @@ class Place(Record):
         relative = os.path.relpath(path.resolve(), folder.resolve())
         return cls(relative=relative, absolute=str(path.resolve()), seal=seal)
 
-    def candidates(self, folder: Path) -> Iterator[Path]:
+    def candidates(self, folder: Path) -> list[Path]:
         """Where it may be now, seen from the run's folder as it is now."""
-        yield from (path for path in (folder / self.relative, Path(self.absolute)) if path.exists())
+        return [path for path in (folder / self.relative, Path(self.absolute)) if path.exists()]
 
 
 class RunCard(Record):
@@ -79,8 +76,16 @@ class RunCard(Record):
 
     def write(self, folder: Path) -> None:
         """Write ``run.json``."""
-        text = json.dumps(self.model_dump(mode="json"), indent=1)
-        write_whole(folder / "run.json", f"{text}\n".encode())
+        write_json(folder / "run.json", self.model_dump(mode="json"))
+
+
+class Run(NamedTuple):
+    """A run: its folder, what ``run.json`` says, and what it depends on."""
+
+    folder: Path
+    card: RunCard
+    corpus: AnyCorpus
+    settings: Settings
 
 
 def make_card(
@@ -143,7 +148,24 @@ def read_result(folder: Path) -> dict[str, Any]:
     return found
 
 
-def run_settings(folder: Path, card: RunCard) -> Settings:
+def open_run(folder: Path, corpus: str | Path | None = None) -> Run:
+    """A run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
+    card = read_run(folder)
+    settings = _settings(folder, card)
+    paths = [Path(corpus)] if corpus else card.corpus.candidates(folder)
+    if not paths:
+        raise FirehoseError(
+            f"{card.corpus.absolute}, the corpus of {folder}, is not there any more; "
+            "say where it is: --corpus DIR."
+        )
+    for path in paths:
+        opened = open_any(path, settings)
+        if opened.seal() == card.corpus.seal:
+            return Run(folder, card, opened, settings)
+    raise FirehoseError(f"{paths[0]} is not the corpus that {folder} was begun with.")
+
+
+def _settings(folder: Path, card: RunCard) -> Settings:
     """The settings of a run; files of the user's are found where they are now."""
     tables = card.settings
     for kind, place in card.plugins.items():
@@ -166,25 +188,6 @@ def _renamed(value: Any, kind: str, found: str) -> Any:
     return found if value == kind else value
 
 
-def open_corpus_of(
-    folder: Path, card: RunCard, settings: Settings, corpus: str | Path | None = None
-) -> AnyCorpus:
-    """The corpus that a run was begun with, or the same one at another path."""
-    paths = [Path(corpus)] if corpus else list(card.corpus.candidates(folder))
-    if not paths:
-        raise FirehoseError(
-            f"{card.corpus.absolute}, the corpus of {folder}, is not there any more; "
-            "say where it is: --corpus DIR."
-        )
-    for path in paths:
-        opened = open_any(path, settings)
-        if opened.seal() == card.corpus.seal:
-            return opened
-    raise FirehoseError(f"{paths[0]} is not the corpus that {folder} was begun with.")
-
-
-def open_any(path: str | Path, settings: Settings) -> AnyCorpus:
-    """A corpus of posts, or of pictures where the settings speak of pictures."""
-    if settings.pictures is None:
-        return Corpus(path)
-    return PictureCorpus(path, settings.pictures, settings.play.seed)
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write plain values into a file of a run."""
+    write_whole(path, f"{json.dumps(values, indent=1)}\n".encode())

@@ -2,18 +2,15 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from firehose.data.corpus import Corpus
 from firehose.data.forget import forget_in_corpus
 from firehose.errors import FirehoseError
-from firehose.game.folder import RunCard, open_corpus_of, read_run, run_settings
+from firehose.game.folder import open_run
 from firehose.game.outcome import Outcome
 from firehose.game.run import make_work
-from firehose.game.scoring import past_sample, seen
+from firehose.game.scoring import erase_costs
 from firehose.models.store import load, save
 from firehose.storage.checkpoints import Checkpoints
-from firehose.storage.files import write_whole
 
 
 def forget(path: str | Path, user: str) -> dict[str, int]:
@@ -44,9 +41,8 @@ def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
 
 
 def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
-    card = read_run(folder)
-    settings = run_settings(folder, card)
-    corpus = open_corpus_of(folder, card, settings)
+    run = open_run(folder)
+    corpus = run.corpus
     if not isinstance(corpus, Corpus):
         raise FirehoseError(f"{folder} was played with pictures, which have no users.")
     if user not in corpus.users:
@@ -56,35 +52,15 @@ def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
     erased: dict[str, int] = {}
     with checkpoints.held():
         if found := checkpoints.latest():
-            work = make_work(folder, card, corpus, settings)
+            work = make_work(run)
             work.restore(found)
             erased |= work.forget(number)
             checkpoints.write(work.done, work.state())
             checkpoints.drop_before(work.done)
-        erased["costs of posts"] = _erase_costs(folder, corpus, card, number)
+        erased["costs of posts"] = erase_costs(folder, corpus, number)
         model = folder / "model"
         if model.exists() and load(model).users.number(user) is not None:
             erased |= _forget_in_model(model, user)
-        if (folder / "result.json").is_file() and card.kind == "play":
+        if (folder / "result.json").is_file() and run.card.kind == "play":
             Outcome.of(folder, corpus).write(folder)
-    return erased
-
-
-def _erase_costs(folder: Path, corpus: Corpus, card: RunCard, user: int) -> int:
-    """Replace what a user's posts cost by nothing (NaN), in all files of a run."""
-    train = corpus.splits["train"].user
-    owners = {split: corpus.splits[split].user for split in ("validation", "test")}
-    owners["crossed"] = owners["test"]  # once for each of some other users
-    if card.kind == "play" and (folder / "paid.f32").is_file():
-        owners["paid"] = train[: seen(folder)]
-        places, _ = past_sample(corpus.splits["train"].time[: seen(folder)])
-        owners["past"] = train[places]
-    erased = 0
-    for name, owner in owners.items():
-        file = folder / f"{name}.f32"
-        if file.is_file():
-            nats = np.fromfile(file, "<f4").reshape(-1, len(owner))
-            nats[:, np.asarray(owner) == user] = np.nan
-            erased += int(np.isnan(nats).sum())
-            write_whole(file, nats.tobytes())
     return erased

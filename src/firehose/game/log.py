@@ -3,11 +3,17 @@
 import json
 import math
 import time
+from collections import Counter
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from firehose.errors import FirehoseError
 from firehose.game.round import Round
+from firehose.storage.files import sync, write_whole
 
 
 class Log:
@@ -16,13 +22,11 @@ class Log:
     def __init__(self, folder: Path, rounds: int, posts: int, tensorboard: bool = False) -> None:
         self.lines = folder / "rounds.jsonl"
         self.paid = folder / "paid.f32"
-        for path in (self.lines, self.paid):
-            path.touch()
-        kept = self.lines.read_bytes().splitlines(keepends=True)[:rounds]
-        self.lines.write_bytes(b"".join(kept))
-        with self.paid.open("r+b") as file:
-            file.truncate(posts * 4)
-        self.files: list[IO[bytes]] = [self.lines.open("ab"), self.paid.open("ab")]
+        with self.lines.open("a+b") as lines, self.paid.open("ab") as paid:
+            lines.seek(0)
+            kept = lines.readlines()[:rounds]
+            lines.truncate(sum(map(len, kept)))
+            paid.truncate(posts * 4)
         told = [json.loads(line) for line in kept]
         self.nats = sum(line["nats"] for line in told)
         self.words = sum(line["words"] for line in told)
@@ -31,25 +35,21 @@ class Log:
 
     def add(self, number: int, played: Round) -> None:
         """Write one round down."""
-        lines, paid = self.files
-        line = json.dumps(describe(number, played))
-        lines.write(line.encode() + b"\n")
-        paid.write(played.paid.nats.astype("<f4").tobytes())
-        self.nats += float(played.paid.nats.sum())
-        self.words += int(played.paid.words.sum())
+        _append(self.lines, json.dumps(describe(number, played)).encode() + b"\n")
+        _append(self.paid, played.paid.nats.astype("<f4").tobytes())
+        nats, words = float(played.paid.nats.sum()), int(played.paid.words.sum())
+        self.nats += nats
+        self.words += words
         self.posts += len(played.batch)
         if self.board:
-            for name, value in self._curves(played).items():
+            curves = {
+                "perplexity/of this round": math.exp(nats / words),
+                "perplexity/so far": math.exp(self.nats / self.words),
+                "steps/kept": played.steps.kept,
+                "steps/gradient norm": played.steps.norm,
+            }
+            for name, value in curves.items():
                 self.board.add_scalar(name, value, number)
-
-    def _curves(self, played: Round) -> dict[str, float]:
-        steps, paid = played.steps, played.paid
-        return {
-            "perplexity/of this round": math.exp(paid.nats.sum() / paid.words.sum()),
-            "perplexity/so far": math.exp(self.nats / self.words),
-            "steps/kept": steps.kept,
-            "steps/gradient norm": steps.norm,
-        }
 
     def note(self) -> str:
         """How things stand."""
@@ -57,20 +57,16 @@ class Log:
         return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
 
     def flush(self) -> None:
-        """Hand what was written over to the operating system."""
-        for file in self.files:
-            file.flush()
+        """Bring what was written to disk."""
+        sync(self.lines)
+        sync(self.paid)
         if self.board:
             self.board.flush()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for file in self.files:
-            file.close()
-        if self.board:
-            self.board.close()
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
 
 
 def _board(folder: Path, rounds: int) -> Any:
@@ -84,35 +80,43 @@ def _board(folder: Path, rounds: int) -> Any:
     return SummaryWriter(str(folder), purge_step=rounds + 1)
 
 
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The rounds that a run wrote down."""
-    lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def describe(number: int, played: Round) -> dict[str, Any]:
-    """A round as plain values."""
-    steps = played.steps
+    """A round as plain values: taken, kept, tokens, norm and losses are those of its steps."""
     return {
         "round": number,
         "posts": len(played.batch),
         "words": int(played.paid.words.sum()),
         "nats": float(played.paid.nats.sum()),
         "released": played.released,
-        "taken": steps.taken,
-        "kept": steps.kept,
-        "tokens": steps.tokens,
-        "norm": steps.norm,
-        "losses": list(steps.losses),
+        **played.steps._asdict(),
         "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
     }
 
 
-def spent(rounds: list[dict[str, Any]]) -> dict[str, float]:
-    """What all rounds together cost: gradient steps, tokens trained on, seconds by phase."""
-    seconds: dict[str, float] = {}
+def read_rounds(folder: Path) -> list[dict[str, Any]]:
+    """The rounds that a run wrote down."""
+    lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """All rounds of a run together: rounds by the steps they kept, and what was computed."""
+    rounds = read_rounds(folder)
+    seconds = Counter[str]()
     for line in rounds:
-        for phase, value in line["seconds"].items():
-            seconds[f"seconds to {phase}"] = seconds.get(f"seconds to {phase}", 0.0) + value
+        seconds.update({f"seconds to {phase}": value for phase, value in line["seconds"].items()})
     taken, tokens = (sum(line[name] for line in rounds) for name in ("taken", "tokens"))
-    return {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens} | seconds
+    compute = {"rounds": len(rounds), "gradient steps": taken, "tokens trained on": tokens}
+    kept = np.bincount([line["kept"] for line in rounds]).tolist()
+    return {"kept": kept, "compute": compute | dict(seconds)}
+
+
+def write_table(folder: Path) -> None:
+    """Write the rounds of a run as ``rounds.parquet``, with a column for the seconds of a phase."""
+    flat = []
+    for line in read_rounds(folder):
+        seconds = line.pop("seconds")
+        flat.append(line | {f"seconds_{phase}": value for phase, value in seconds.items()})
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(flat), buffer)
+    write_whole(folder / "rounds.parquet", buffer.getvalue().to_pybytes())

@@ -4,10 +4,12 @@ A perplexity over time averages the loss first and takes the exponential then. I
 bootstrapped over users: posts of one user are not independent of each other.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 
 from firehose.game.scoring import BUCKETS, Costs, bucket_edges
 from firehose.game.totals import Measured
@@ -17,14 +19,19 @@ DAY = 86_400_000  # milliseconds
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 
 Slices = dict[str, Measured]  # word perplexities of some of the posts each, by their names
+Scalar = TypeVar("Scalar", bound=np.generic)
+Array = Annotated[  # a list in result.json
+    NDArray[Scalar], PlainValidator(np.asarray), PlainSerializer(np.ndarray.tolist)
+]
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True)
+class Curve:
     """A perplexity against time, a point for each of a number of stretches of the stream."""
 
-    posts: NDArray[np.int64]  # seen by then
-    running: NDArray[np.float64]  # over all posts so far
-    windowed: NDArray[np.float64]  # over the posts of the stretch
+    posts: Array[np.int64]  # seen by then
+    running: Array[np.float64]  # over all posts so far
+    windowed: Array[np.float64]  # over the posts of the stretch
 
 
 def online_fit(paid: Costs, points: int = 200) -> Curve:
@@ -37,17 +44,12 @@ def online_fit(paid: Costs, points: int = 200) -> Curve:
     return Curve(ends, np.exp(nats[ends] / words[ends]), np.exp(stretch))
 
 
-def measured(paid: Costs, generator: np.random.Generator) -> Measured:
-    """The perplexity per word, and where it lies for samples of as many users."""
-    return paid.totals().measured(generator, len(paid.nats))
-
-
 def slices(
     paid: Costs, group: NDArray[np.int64], names: list[str], generator: np.random.Generator
 ) -> Slices:
     """The posts of each group that has any; group −1 is left out."""
     return {
-        name: measured(paid.select(chosen), generator)
+        name: paid.select(chosen).measured(generator)
         for number, name in enumerate(names)
         if (chosen := group == number).any()
     }
@@ -82,12 +84,13 @@ def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
     return slices(paid, decile[which], names, generator)
 
 
-class Retention(NamedTuple):
+@dataclass(frozen=True)
+class Retention:
     """What the final model pays for posts of the past, against how long ago they came."""
 
-    days: NDArray[np.float64]  # before the end of the stream, the middle of each bucket
-    bucket: NDArray[np.float64]  # perplexity on a sample of the bucket
-    back_to: NDArray[np.float64]  # on all posts from the end back to this bucket
+    days: Array[np.float64]  # before the end of the stream, the middle of each bucket
+    bucket: Array[np.float64]  # perplexity on a sample of the bucket
+    back_to: Array[np.float64]  # on all posts from the end back to this bucket
 
 
 def retention(past: Costs, begin: int, end: int, buckets: int = BUCKETS) -> Retention:

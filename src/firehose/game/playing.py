@@ -1,6 +1,6 @@
 """The work of a run that plays: rounds, their log, and in the end the result."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,66 +8,50 @@ import numpy as np
 
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
-from firehose.game.assembly import Game, make_game, open_stream
-from firehose.game.folder import AnyCorpus, Options, RunCard, open_any
+from firehose.game.assembly import make_game, open_stream
+from firehose.game.folder import Run
 from firehose.game.log import Log
-from firehose.game.outcome import Outcome, TaskOutcome
-from firehose.game.run import begin
-from firehose.game.scoring import accuracies, score_final_model
-from firehose.game.settings import Settings
+from firehose.game.outcome import GameResult, Outcome, TaskOutcome
+from firehose.game.scoring import accuracies, score_past, write_costs
+from firehose.game.work import Work
 from firehose.models.personal import Personal
-from firehose.models.store import Trained, save
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 
 
-class Playing:
-    """A game on a corpus, in the folder of its run."""
+class Playing(Work):
+    """A game on a corpus of posts."""
 
-    unit = "round"
+    unit, doing = "round", "playing"
+    log: Log  # while rounds are played
 
-    def __init__(
-        self, folder: Path, card: RunCard, corpus: AnyCorpus, settings: Settings, game: Game
-    ) -> None:
-        self.folder = folder
-        self.card = card
-        self.corpus = corpus
-        self.settings = settings
-        self.game = game
-        self.stream = open_stream(corpus, settings)
+    def __init__(self, run: Run, start: str | Path | None = None) -> None:
+        self.game = make_game(run.corpus, run.settings, start)
+        self.stream = open_stream(run.corpus, run.settings)
         self.total = len(self.stream)
-        self.log: Log | None = None
+        super().__init__(run, self.game.model)
 
     @property
     def done(self) -> int:
         """Rounds that were played."""
         return self.game.played
 
-    def units(self) -> Generator[None]:
+    def units(self) -> Iterator[None]:
         """Play the rounds that are left; yields after each."""
         game = self.game
         self.stream.seek(game.posts)
-        with Log(self.folder, game.played, game.posts, self.card.tensorboard) as log:
-            self.log = log
-            try:
-                for played in game.rounds(self.stream):
-                    log.add(game.played, played)
-                    self.after_round()
-                    yield
-            finally:
-                self.log = None
-
-    def after_round(self) -> None:
-        """Look at the model after a round, where a kind of game does."""
+        self.log = Log(self.folder, game.played, game.posts, self.run.card.tensorboard)
+        for played in game.rounds(self.stream):
+            self.log.add(game.played, played)
+            yield
 
     def note(self) -> str:
         """How things stand."""
-        return self.log.note() if self.log else ""
+        return self.log.note()
 
     def flush(self) -> None:
         """Bring the log of the rounds to where the next checkpoint counts on it."""
-        if self.log:
-            self.log.flush()
+        self.log.flush()
 
     def state(self) -> dict[str, Any]:
         """The state of all parts of the game."""
@@ -81,46 +65,37 @@ class Playing:
         """Erase all that is kept of a user; returns how much of what there was."""
         return self.game.forget(user)
 
-    def finish(self) -> Any:
-        """Save the model and score it on held-out and past posts."""
-        assert isinstance(self.corpus, Corpus) and isinstance(self.game.model, Personal)
-        model = self.game.model.eval()
-        save(
-            Trained.of_corpus(model, self.corpus, self.card.origin()),
-            self.folder / "model",
-            replace=True,
-        )
-        score_final_model(self.folder, self.corpus, model)
-        outcome = Outcome.of(self.folder, self.corpus)
-        outcome.write(self.folder)
-        return outcome
+    def finish(self) -> GameResult:
+        """Save the model, and score it on held-out and past posts."""
+        model, corpus = self.game.model, self.run.corpus
+        assert isinstance(model, Personal) and isinstance(corpus, Corpus)
+        self.save_model(model, corpus)
+        past = score_past(model, corpus.splits["train"], self.game.posts)
+        write_costs(self.folder, "past", past)
+        return Outcome.of(self.folder, corpus)
 
 
 class PlayingPictures(Playing):
     """A game on tasks with pictures: what is known of every task is measured on the way."""
 
-    def __init__(
-        self, folder: Path, card: RunCard, corpus: PictureCorpus, settings: Settings, game: Game
-    ) -> None:
-        super().__init__(folder, card, corpus, settings, game)
-        self.title = corpus.title
-        self.tasks = corpus.tasks.test
-        ends = np.cumsum(corpus.task_sizes)
-        self.ends = ends.tolist()
-        self.looks = np.union1d(np.linspace(0, ends[-1], POINTS + 1).astype(int), ends)
+    def __init__(self, run: Run, start: str | Path | None = None) -> None:
+        super().__init__(run, start)
+        assert isinstance(run.corpus, PictureCorpus)
+        self.title, self.tasks = run.corpus.title, run.corpus.tasks.test
+        self.ends = np.cumsum(run.corpus.task_sizes)
+        evenly = np.linspace(0, self.ends[-1], POINTS + 1).astype(int)
+        self.looks = np.union1d(evenly, self.ends)
         self.seen: list[int] = []  # pictures, at each look
         self.accuracy: list[list[float]] = []  # of each task, at each look
 
-    def units(self) -> Generator[None]:
-        """Play the rounds that are left; yields after each."""
+    def units(self) -> Iterator[None]:
+        """Play the rounds that are left; measures all tasks where a point of the curve is due."""
         if not self.seen:
             self._look()
-        yield from super().units()
-
-    def after_round(self) -> None:
-        """Measure the accuracy on all tasks when a point of the curve has been reached."""
-        if ((self.seen[-1] < self.looks) & (self.looks <= self.game.posts)).any():
-            self._look()
+        for _ in super().units():
+            if ((self.seen[-1] < self.looks) & (self.looks <= self.game.posts)).any():
+                self._look()
+            yield
 
     def _look(self) -> None:
         game: Any = self.game
@@ -138,49 +113,12 @@ class PlayingPictures(Playing):
         measured = state["measured"]
         self.seen, self.accuracy = list(measured["seen"]), list(measured["accuracy"])
 
-    def finish(self) -> Any:
-        """Write the accuracies of all tasks through time."""
-        outcome = TaskOutcome.of(
+    def finish(self) -> GameResult:
+        """The accuracies of all tasks through time."""
+        return TaskOutcome.of(
             self.folder,
             benchmark=self.title,
             seen=np.array(self.seen),
             accuracy=np.array(self.accuracy),
             ends=np.searchsorted(self.seen, self.ends),
         )
-        outcome.write(self.folder)
-        return outcome
-
-
-def make_playing(
-    folder: Path,
-    card: RunCard,
-    corpus: AnyCorpus,
-    settings: Settings,
-    start: str | Path | None,
-) -> Playing:
-    """The work of a game before its first round."""
-    game = make_game(corpus, settings, start)
-    if isinstance(corpus, PictureCorpus):
-        return PlayingPictures(folder, card, corpus, settings, game)
-    assert isinstance(game.model, Personal)
-    resolved = settings.model_copy(update={"model": game.model.plan})
-    return Playing(folder, card, corpus, resolved, game)
-
-
-def play(
-    corpus: AnyCorpus | str | Path,
-    out: str | Path,
-    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
-    start: str | Path | None = None,
-    replace: bool = False,
-    checkpoint_every: float = 300,
-    tensorboard: bool = False,
-) -> Any:
-    """Play a whole stream in the new folder ``out``; returns what came of it.
-
-    ``start`` is a pretrained model to begin with: it gives the sizes and the shared weights. With
-    ``settings.pictures`` the corpus is a folder with the files of a data set.
-    """
-    opened = open_any(corpus, settings) if isinstance(corpus, str | Path) else corpus
-    options = Options(replace, checkpoint_every, tensorboard)
-    return begin("play", opened, out, settings, start, "train", options)

@@ -59,7 +59,9 @@ def play(
     model.train()
     for batch in stream:  # nature reveals contexts and users
         clock = Clock()
-        paid = clock("pay", _finite(model.pay(batch)))  # predict, see the words, and pay at once
+        paid = clock("pay", model.pay(batch))  # predict, see the words, and pay at once
+        if not np.isfinite(paid.nats).all():
+            raise Broken
         released = clock("admit", optimizer.admit(batch, generator))
         step = Step(model, learner, released, memory, generator, optimizer.rule)
         learner.begin_round(step)
@@ -68,9 +70,3 @@ def play(
         learner.end_round(step, steps)
         clock("remember", None)
         yield Round(batch, paid, len(released), steps, clock.seconds)
-
-
-def _finite(paid: Paid) -> Paid:
-    if not np.isfinite(paid.nats).all():
-        raise Broken
-    return paid

@@ -14,84 +14,105 @@
       result.json    what came of it; it appears last
 """
 
-import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from firehose.data.corpus import Corpus
+from firehose.data.corpus import Corpus, open_corpus
+from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.folder import (
-    AnyCorpus,
-    Options,
-    RunCard,
-    make_card,
-    open_corpus_of,
-    read_run,
-    run_settings,
-)
+from firehose.game.assembly import AnyCorpus, open_any
+from firehose.game.folder import Options, Run, make_card, open_run, read_run, write_json
+from firehose.game.outcome import TrainingOutcome
+from firehose.game.playing import Playing, PlayingPictures
 from firehose.game.round import Broken
 from firehose.game.settings import Kind, Settings
+from firehose.game.training import Fit
+from firehose.game.work import Work
 from firehose.interrupts import stop_requests
 from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
-from firehose.storage.files import write_whole
 
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
 
 
-class Work(Protocol):
-    """What is done in a run's folder: the rounds of a game, or the steps of a training."""
+def play(
+    corpus: AnyCorpus | str | Path,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    start: str | Path | None = None,
+    replace: bool = False,
+    checkpoint_every: float = 300,
+    tensorboard: bool = False,
+) -> Any:
+    """Play a whole stream in the new folder ``out``; returns what came of it.
 
-    unit: str  # "round" or "step"
-
-    @property
-    def done(self) -> int:
-        """Units that are done."""
-
-    @property
-    def total(self) -> int:
-        """Units in all."""
-
-    def units(self) -> Generator[None]:
-        """Do the units that are left; yields after each."""
-
-    def note(self) -> str:
-        """How things stand, in a few words."""
-
-    def flush(self) -> None:
-        """Bring the logs to where the next checkpoint counts on them."""
-
-    def state(self) -> dict[str, Any]:
-        """The state between two units."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; the logs are cut to it."""
-
-    def finish(self) -> Any:
-        """Write the model and the result; returns the result."""
+    ``start`` is a pretrained model to begin with: it gives the sizes and the shared weights. With
+    ``settings.pictures`` the corpus is a folder with the files of a data set.
+    """
+    options = Options(replace, checkpoint_every, tensorboard)
+    return _begin("play", open_any(corpus, settings), out, settings, start, "train", options)
 
 
-def begin(
+def pretrain(
+    corpus: Corpus | str | Path,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    split: str = "pretrain",
+    replace: bool = False,
+    checkpoint_every: float = 300,
+) -> TrainingOutcome:
+    """Train a user-agnostic model for every later one to begin with.
+
+    The model is in ``out/model`` when it is over; ``split`` names the posts that it learns from.
+    """
+    model = settings.model.model_copy(update={"architecture": "agnostic"})
+    agnostic = settings.model_copy(update={"model": model})
+    options = Options(replace, checkpoint_every)
+    made: TrainingOutcome = _begin(
+        "pretrain", open_corpus(corpus), out, agnostic, None, split, options
+    )
+    return made
+
+
+def offline(
+    corpus: Corpus | str | Path,
+    out: str | Path,
+    settings: Settings = Settings(),  # noqa: B008 (it cannot be changed)
+    start: str | Path | None = None,
+    replace: bool = False,
+    checkpoint_every: float = 300,
+) -> TrainingOutcome:
+    """Train a model on all training posts, many times over, which no learner of a stream can do.
+
+    With ``start``, a pretrained model gives the sizes and the shared weights.
+    """
+    options = Options(replace, checkpoint_every)
+    made: TrainingOutcome = _begin(
+        "offline", open_corpus(corpus), out, settings, start, "train", options
+    )
+    return made
+
+
+def _begin(
     kind: Kind,
     corpus: AnyCorpus,
     out: str | Path,
     settings: Settings,
-    start: str | Path | None = None,
-    split: str = "train",
-    options: Options = Options(),  # noqa: B008 (it cannot be changed)
+    start: str | Path | None,
+    split: str,
+    options: Options,
 ) -> Any:
     """Begin a run in a new folder, and carry it out to its result."""
     folder = Path(out)
     card = make_card(folder, kind, corpus, settings, start, split, options)
-    work = make_work(folder, card, corpus, settings, start)  # or say what is wrong before writing
+    work = make_work(Run(folder, card, corpus, settings), start)  # it may refuse the settings
     if isinstance(corpus, Corpus):
-        _warn_of_cuts(corpus, work.settings.model.max_tokens)
+        _warn_of_cuts(corpus, work.run.settings.model.max_tokens)
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
@@ -101,10 +122,8 @@ def begin(
                 "--out, or add --replace."
             )
         shutil.rmtree(folder)
-    # From here on the sizes are the model's, whatever it began with: the start is not needed again.
-    card = work.card = card.model_copy(update={"settings": work.settings.public()})
-    card.write(folder)
-    return _carry_out(folder, card, work, lambda: make_work(folder, card, corpus, work.settings))
+    work.run.card.write(folder)
+    return _carry_out(work)
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
@@ -129,84 +148,65 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     card = read_run(folder)
     if (folder / "result.json").is_file():
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
+    opened = open_run(folder, corpus)
     if card.code.split()[-1] != (code := code_version()):
         say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
-        card = card.model_copy(update={"code": f"{card.code} {code}"})
-    settings = run_settings(folder, card)
-    opened = open_corpus_of(folder, card, settings, corpus)
+        both = card.model_copy(update={"code": f"{card.code} {code}"})
+        opened = opened._replace(card=both)
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
-
-    def make() -> Any:
-        return make_work(folder, card, opened, settings)
-
-    return _carry_out(folder, card, make(), make)
+    return _carry_out(make_work(opened))
 
 
-def make_work(
-    folder: Path,
-    card: RunCard,
-    corpus: AnyCorpus,
-    settings: Settings,
-    start: str | Path | None = None,
-) -> Any:
-    """The work of a run, before its first unit."""
-    from firehose.game.playing import make_playing
-    from firehose.game.training import Fit
-
-    if card.kind == "play":
-        return make_playing(folder, card, corpus, settings, start)
-    assert isinstance(corpus, Corpus)
-    return Fit.make(folder, card, corpus, settings, start)
+def make_work(run: Run, start: str | Path | None = None) -> Work:
+    """The work of a run before its first unit; ``start`` is a pretrained model to begin with."""
+    if run.card.kind != "play":
+        return Fit(run, start)
+    return (PlayingPictures if isinstance(run.corpus, PictureCorpus) else Playing)(run, start)
 
 
-def _carry_out(folder: Path, card: RunCard, work: Any, again: Callable[[], Any]) -> Any:
+def _carry_out(work: Work) -> Any:
     """Do what the last checkpoint leaves of a run, and finish it."""
-    checkpoints = Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(work.folder / "checkpoints")
     with checkpoints.held():
         if found := checkpoints.latest():
-            card.write(folder)  # it may say that another version of the code goes on
+            work.run.card.write(work.folder)  # it may say that another version of the code goes on
             work.restore(found)
             say(f"Going on after {work.unit} {work.done:,}.")
         else:
             checkpoints.write(0, work.state())
         try:
-            _advance(folder, card, work, checkpoints)
+            _advance(work, checkpoints)
         except (NotFinite, Broken) as error:
             good = max(work.done - isinstance(error, Broken), 0)
-            raise _rescue(folder, card, again(), checkpoints, good) from None
-        return work.finish()
+            raise _rescue(make_work(work.run), checkpoints, good) from None
+        result = work.finish()
+        result.write(work.folder)
+        return result
 
 
-def _advance(
-    folder: Path, card: RunCard, work: Work, checkpoints: Checkpoints, until: int | None = None
-) -> None:
+def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
     """Do the units that are left, or until so many are done, with checkpoints on the way."""
     saved = shown = time.monotonic()
-    doing = {"play": "playing", "pretrain": "pretraining", "offline": "training"}[card.kind]
-    with (
-        measure(work.total, doing) as show,
-        stop_requests() as request,
-        contextlib.closing(work.units()) as units,
-    ):
-        for _ in units:
+    with measure(work.total, work.doing) as show, stop_requests() as request:
+        for _ in work.units():
             now = time.monotonic()
             show(work.done, work.note())
             if now - shown >= PROGRESS_EVERY:
-                write_progress(folder, work.done, work.total)
+                write_progress(work.folder, work.done, work.total)
                 shown = now
-            if request.made or now - saved >= card.checkpoint_every:
+            if request.made or now - saved >= work.run.card.checkpoint_every:
                 _save(work, checkpoints)
                 saved = now
             if request.made:
                 raise Stopped(
-                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {folder}` goes on "
-                    "from there."
+                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {work.folder}` "
+                    "goes on from there."
                 )
             if work.done == until:
                 break
     _save(work, checkpoints)
-    write_progress(folder, work.done, work.total)
+    write_progress(work.folder, work.done, work.total)
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
@@ -214,26 +214,25 @@ def _save(work: Work, checkpoints: Checkpoints) -> None:
     checkpoints.write(work.done, work.state())
 
 
-def _rescue(
-    folder: Path, card: RunCard, work: Work, checkpoints: Checkpoints, good: int
-) -> FirehoseError:
+def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
     """Leave a checkpoint of the last unit that was good, by doing all up to it once more."""
     checkpoints.drop_after(good)
     found = checkpoints.latest()
     assert found is not None
     work.restore(found)
     if work.done < good:
-        _advance(folder, card, work, checkpoints, good)
-    rate = "play.rule.rate" if card.kind == "play" else f"{card.kind}.rate"
+        _advance(work, checkpoints, good)
+    kind = work.run.card.kind
+    rate = "play.rule.rate" if kind == "play" else f"{kind}.rate"
     return FirehoseError(
-        f"The loss of {work.unit} {good + 1:,} is not a finite number; {folder / 'checkpoints'} "
-        f"has the state after {work.unit} {good:,}. Begin again with a lower rate (--set {rate}=…)."
+        f"The loss of {work.unit} {good + 1:,} is not a finite number; {checkpoints.folder} has "
+        f"the state after {work.unit} {good:,}. Begin again with a lower rate (--set {rate}=…)."
     )
 
 
 def write_progress(folder: Path, done: int, total: int) -> None:
     """Say in ``progress.json`` how far a run is, for whoever watches from outside."""
-    write_whole(folder / "progress.json", json.dumps({"done": done, "total": total}).encode())
+    write_json(folder / "progress.json", {"done": done, "total": total})
 
 
 def read_progress(folder: Path) -> float:

@@ -6,16 +6,17 @@ the posts of the stream when they came; and under the final model ``validation.f
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.data.corpus import Corpus, Split
-from firehose.game.totals import Totals
+from firehose.game.totals import Measured, Totals
 from firehose.models.perceptron import labels
 from firehose.models.personal import Personal
 from firehose.progress import track
@@ -27,6 +28,7 @@ BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sample
 
 Measure = Literal["online", "validation", "test", "past", "crossed"]
 Per = Literal["word", "token", "user"]
+Places = NDArray[np.int64] | slice  # of posts in a split
 
 
 class Costs(NamedTuple):
@@ -44,13 +46,12 @@ class Costs(NamedTuple):
         cls,
         posts: Split,
         nats: NDArray[np.floating],
-        places: NDArray[np.int64] | None = None,
+        places: Places,
         weight: NDArray[np.float64] | None = None,
     ) -> Self:
-        """What posts of a split cost: the first ones, or those at these places."""
-        at = slice(len(nats)) if places is None else places
+        """What the posts at some places of a split cost."""
         words, user, time, tokens = (
-            np.asarray(column[at], np.int64)
+            np.asarray(column[places], np.int64)
             for column in (posts.words, posts.user, posts.time, np.diff(posts.offsets) - 1)
         )
         weight = np.ones(len(nats)) if weight is None else weight
@@ -61,20 +62,16 @@ class Costs(NamedTuple):
         columns: dict[str, Any] = {name: getattr(self, name)[chosen] for name in self._fields}
         return self._replace(**columns)
 
-    def per_word(self) -> float:
-        """The perplexity per word, over all posts together."""
-        return float(np.exp(self._sum(self.nats) / self._sum(self.words)))
+    def perplexity(self, per: Per = "word") -> float:
+        """The perplexity over all posts together, per word or per token.
 
-    def per_token(self) -> float:
-        """The perplexity per token, over all posts together."""
-        return float(np.exp(self._sum(self.nats) / self._sum(self.tokens)))
+        ``per`` user is per word, with every user counted alike, however much they write.
+        """
+        return self.totals(per).value()
 
-    def _sum(self, column: NDArray[Any]) -> float:
-        return float((self.weight * column).sum())
-
-    def balanced(self) -> float:
-        """The perplexity per word with every user counted alike, however much they write."""
-        return self.totals("user").value()
+    def measured(self, generator: np.random.Generator, per: Per = "word") -> Measured:
+        """The perplexity, and where it lies for samples of as many users."""
+        return self.totals(per).measured(generator, len(self.nats))
 
     def by_user(self) -> dict[str, NDArray[Any]]:
         """Each user's posts added up: user, posts, and weighted nats, words and tokens."""
@@ -113,14 +110,13 @@ def costs(
     """
     chosen = np.arange(len(posts)) if places is None else places
     starts = range(0, len(chosen), AT_ONCE)
-    nats = []
+    nats = [np.zeros(0)]
     for start in track(starts, len(starts), doing) if doing else starts:
         batch = posts.batch(chosen[start : start + AT_ONCE])
         if writers is not None:
-            user = writers[start : start + AT_ONCE].astype(np.int32)
-            batch = Batch(batch.tokens, batch.offsets, user, batch.time, batch.words)
+            batch = replace(batch, user=writers[start : start + AT_ONCE].astype(np.int32))
         nats.append(model.pay(batch).nats)
-    return Costs.of(posts, np.concatenate(nats) if nats else np.zeros(0), places)
+    return Costs.of(posts, np.concatenate(nats), chosen)
 
 
 def past_sample(
@@ -151,28 +147,35 @@ def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.flo
     return np.linspace(begin, end + 1, buckets + 1)
 
 
-def score_final_model(folder: Path, corpus: Corpus, model: Personal) -> None:
-    """Write what held-out posts, and a sample of those it has seen, cost a run's final model."""
+def score_held_out(folder: Path, corpus: Corpus, model: Personal) -> None:
+    """Write what validation and test posts cost a run's final model."""
     for split in ("validation", "test"):
-        write_costs(folder / f"{split}.f32", costs(model, corpus.splits[split], f"{split} posts"))
-    write_costs(folder / "past.f32", score_past(model, corpus.splits["train"], seen(folder)))
+        write_costs(folder, split, costs(model, corpus.splits[split], f"{split} posts"))
+
+
+def write_costs(folder: Path, measure: Measure, paid: Costs) -> None:
+    """Write what posts cost into a run's file for them."""
+    write_whole(_file(folder, measure), paid.nats.astype("<f4").tobytes())
 
 
 def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
     """Read what a run paid; posts of somebody who was forgotten since are left out."""
-    nats: NDArray[np.float32] = np.fromfile(_file(folder, measure), "<f4")
-    train = corpus.splits["train"]
-    if measure in ("validation", "test"):
-        paid = Costs.of(corpus.splits[measure], nats)
-    elif measure == "crossed":
-        test = corpus.splits["test"]
-        paid = Costs.of(test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)))
-    elif measure == "online":
-        paid = Costs.of(train, nats)
-    else:
-        paid = Costs.of(train, nats, *past_sample(train.time[: seen(folder)]))
+    paid = Costs.of(*_posts_and_nats(folder, corpus, measure))
     known = ~np.isnan(paid.nats)
     return paid if known.all() else paid.select(known)
+
+
+def erase_costs(folder: Path, corpus: Corpus, user: int) -> int:
+    """Replace what a user's posts cost by NaN in all files of a run; returns their number."""
+    erased = 0
+    for measure in get_args(Measure):
+        if has_costs(folder, measure):
+            posts, nats, places, _ = _posts_and_nats(folder, corpus, measure)
+            own = np.asarray(posts.user[places]) == user
+            nats[own] = np.nan
+            erased += int(own.sum())
+            write_whole(_file(folder, measure), nats.tobytes())
+    return erased
 
 
 def has_costs(folder: Path, measure: Measure) -> bool:
@@ -180,18 +183,30 @@ def has_costs(folder: Path, measure: Measure) -> bool:
     return _file(folder, measure).is_file()
 
 
-def _file(folder: Path, measure: Measure) -> Path:
-    return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
-
-
 def seen(folder: Path) -> int:
     """How many posts of the stream a run has paid for so far."""
     return (folder / "paid.f32").stat().st_size // 4
 
 
-def write_costs(path: Path, paid: Costs) -> None:
-    """Write what posts cost into a file of a run."""
-    write_whole(path, paid.nats.astype("<f4").tobytes())
+def _file(folder: Path, measure: Measure) -> Path:
+    return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
+
+
+def _posts_and_nats(
+    folder: Path, corpus: Corpus, measure: Measure
+) -> tuple[Split, NDArray[np.float32], Places, NDArray[np.float64] | None]:
+    """A file of a run: the split of its posts, their nats, their places, and their weights."""
+    nats: NDArray[np.float32] = np.fromfile(_file(folder, measure), "<f4")
+    train, test = corpus.splits["train"], corpus.splits["test"]
+    match measure:
+        case "online":
+            return train, nats, slice(len(nats)), None
+        case "past":
+            return train, nats, *past_sample(train.time[: seen(folder)])
+        case "crossed":  # every post once for each of some other users
+            return test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)), None
+        case "validation" | "test":
+            return corpus.splits[measure], nats, slice(None), None
 
 
 def accuracies(

@@ -79,7 +79,7 @@ class Settings(Section):
         rates = rule.get("rate")
         if not isinstance(rates, Mapping):
             return values
-        names = [_kind(play.get("optimizer", "congrad"))]
+        names = [OPTIMIZERS.settings(play.get("optimizer", "congrad")).kind]
         if benchmark := _table(values.get("pictures")).get("benchmark"):
             refuse_unknown("benchmark", benchmark, list(BENCHMARKS))
             names += [benchmark]
@@ -94,10 +94,6 @@ class Settings(Section):
 
 def _table(values: Any) -> Mapping[str, Any]:
     return values if isinstance(values, Mapping) else {}
-
-
-def _kind(values: Any) -> str:
-    return str(_table(values).get("kind", "congrad")) if not isinstance(values, str) else values
 
 
 Kind = Literal["pretrain", "offline", "play"]  # of a run

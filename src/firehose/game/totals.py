@@ -7,7 +7,7 @@ are not independent of each other.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ RESAMPLES = 1000
 AT_ONCE, CELLS = 50, 2**22  # samples in memory, and samples × units
 
 
-class Measured(NamedTuple):
+@dataclass(frozen=True)
+class Measured:
     """A number, and the interval in which 95 of 100 samples have it."""
 
     value: float

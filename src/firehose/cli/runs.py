@@ -1,0 +1,161 @@
+"""Runs: games and trainings, begun and gone on with; and forgetting somebody in them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from firehose.cli.app import Assignments, CorpusPath, RunPath, app, given, show
+from firehose.models.allocation import keep_memory
+
+if TYPE_CHECKING:
+    from firehose.game.settings import Settings
+
+RunOut = Annotated[Path, Option(help="The folder of the new run.")]
+Start = Annotated[Path | None, Option("--from", help="A pretrained model, or its run.")]
+Recipe = Annotated[
+    str | None, Option(help="laptop, paper, or a TOML file; without one, the paper's settings.")
+]
+Replace = Annotated[bool, Option(help="Remove what is at --out, and begin again.")]
+Every = Annotated[float, Option(min=0, help="Seconds between two checkpoints.")]
+
+
+@app.command()
+def pretrain(
+    corpus: CorpusPath,
+    out: RunOut,
+    split: Annotated[str, Option(help="The posts to train on: pretrain, or train.")] = "pretrain",
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a user-agnostic model, for every later one to begin with.
+
+    Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
+    epoch with the best validation perplexity are kept. A training that was stopped or killed goes
+    on from its last checkpoint with `firehose resume`, to the same bits.
+
+    Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
+    """
+    from firehose.game.run import pretrain as train
+
+    keep_memory()
+    settings = _settings(recipe, assignments)
+    _report(train(corpus, out, settings, split, replace, checkpoint_every), out)
+
+
+@app.command()
+def offline(  # noqa: PLR0913, PLR0917 (an option each)
+    corpus: CorpusPath,
+    out: RunOut,
+    start: Start = None,
+    architecture: Annotated[
+        str | None, Option(help="agnostic, encoder, decoder, or adapters (the default).")
+    ] = None,
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+) -> None:
+    """Train a personal model on all training posts at once: the oracle no stream can give.
+
+    It takes many epochs, and keeps the one that is best on validation posts. `firehose resume` goes
+    on with it, as with `firehose pretrain`.
+
+    Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
+    """
+    from firehose.game.run import offline as train
+
+    keep_memory()
+    settings = _settings(recipe, assignments, model={"architecture": architecture})
+    _report(train(corpus, out, settings, start, replace, checkpoint_every), out)
+
+
+@app.command()
+def play(  # noqa: PLR0913, PLR0917 (an option each)
+    corpus: CorpusPath,
+    out: RunOut,
+    start: Start = None,
+    learner: Annotated[
+        str | None,
+        Option(help="online-only, replay-only, mixed-replay, a-gem, gem, or FILE.py:Class."),
+    ] = None,
+    optimizer: Annotated[str | None, Option(help="online-gd, congrad, or FILE.py:Class.")] = None,
+    steps: Annotated[int | None, Option(help="The most steps of a round, K (default: 5).")] = None,
+    hours: Annotated[
+        float | None, Option(help="Let a round be the posts of so many hours, not 256 posts.")
+    ] = None,
+    seed: Annotated[int | None, Option(help="The seed of all that is random (default: 0).")] = None,
+    recipe: Recipe = None,
+    assignments: Assignments = None,
+    replace: Replace = False,
+    checkpoint_every: Every = 300,
+    tensorboard: Annotated[bool, Option(help="Also write curves for TensorBoard.")] = False,
+) -> None:
+    """Play the game on a corpus: predict each batch, pay for it, and only then learn from it.
+
+    A game that was stopped or killed goes on from its last checkpoint with `firehose resume`, to
+    the same bits.
+
+    Examples:
+
+    - `firehose play corpus --from pretrained --recipe laptop --learner a-gem --out run`
+
+    - `firehose play corpus --learner my_file.py:Mine --set play.learner.strength=3 --out run`
+    """
+    from firehose.game.run import play as begin
+
+    keep_memory()
+    told = {"learner": learner, "optimizer": optimizer, "steps": steps, "hours": hours}
+    settings = _settings(recipe, assignments, play=told | {"seed": seed})
+    outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
+    _report(outcome, out)
+
+
+@app.command()
+def resume(
+    run: RunPath,
+    previous: Annotated[
+        bool, Option(help="Go on from the checkpoint before the newest, if that is damaged.")
+    ] = False,
+    corpus: Annotated[Path | None, Option(help="Where the corpus is now, if it was moved.")] = None,
+) -> None:
+    """Go on with a game or a training that was stopped or killed, to the same bits.
+
+    Example: `firehose resume run`
+    """
+    from firehose.game.run import resume as go_on
+
+    keep_memory()
+    _report(go_on(run, previous, corpus), run)
+
+
+@app.command()
+def forget(
+    path: Annotated[Path, Argument(help="A model, a run, or a corpus.")],
+    user: Annotated[str, Option(help="The name of the user to forget.")],
+) -> None:
+    """Erase a user from a model, a run or a corpus: vector, moments, posts, name and counts.
+
+    Example: `firehose forget run --user alice`
+    """
+    from firehose.game.forget import forget as erase
+    from firehose.report.tables import Table
+
+    rows = [[what, f"{count:,}"] for what, count in erase(path, user).items()]
+    show(Table(["erased", ""], rows), f"{user} is forgotten in {path}.")
+
+
+def _settings(
+    recipe: str | None, assignments: list[str] | None, **tables: dict[str, Any]
+) -> "Settings":
+    """The settings that a command was given: flags win over --set, and --set over the recipe."""
+    from firehose.game.settings import make_settings
+
+    return make_settings(recipe, assignments or (), **given(tables))
+
+
+def _report(outcome: Any, run: Path) -> None:
+    """Print what came of a run."""
+    show(*outcome.tables(), f"All of it is in {run / 'result.json'}")
