@@ -173,11 +173,8 @@ class Population:
         seconds[0] = self.joins[user] // 1000
         bounds = np.cumsum([nature.retweets, nature.replies, nature.foreign])
         kinds = np.array([RETWEET, REPLY, FOREIGN, ORDINARY])
-        return Timeline(
-            times=nature.first_moment + 1000 * np.cumsum(seconds),
-            kinds=kinds[np.searchsorted(bounds, draws[:, 3], side="right")],
-            choice=draws[:, 4],
-        )
+        kinds = kinds[np.searchsorted(bounds, draws[:, 3], side="right")]
+        return Timeline(nature.first_moment + 1000 * np.cumsum(seconds), kinds, draws[:, 4])
 
     def posts(self, user: int) -> Iterator[Post]:
         """All posts of a user, in time order."""

@@ -148,13 +148,11 @@ class Truth:
         late = everyone.lateness[:, None]
         most = self.nature.longest + 1
         summed = np.empty((self.nature.eras, most, self.nature.topics))
+        sides = everyone.mixtures.swapaxes(0, 1)
         for topical in range(most):
             weighed = prior * (1 - everyone.strength) ** topical
-            early, end = (
-                # Not @, as the last bits of BLAS's sums depend on its number of threads.
-                np.einsum("eu,uz->ez", weighed, everyone.mixtures[:, side])
-                for side in (0, 1)
-            )
+            # Not @, as the last bits of BLAS's sums depend on its number of threads.
+            early, end = (np.einsum("eu,uz->ez", weighed, side) for side in sides)
             summed[:, topical] = (1 - late) * early + late * end
         return summed
 
