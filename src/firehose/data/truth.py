@@ -62,9 +62,6 @@ class Truth:
         self._owner, self._owner_value = users[order], everyone.own_values[order]
         self._owner_start = np.searchsorted(words[order], np.arange(nature.vocabulary + 1))
 
-    def __reduce__(self) -> tuple[type["Truth"], tuple[Nature]]:
-        return Truth, (self.nature,)
-
     def next_word(self, user: str, time_ms: int, words: Sequence[str]) -> dict[str, float]:
         """The probability of each word, and of ``<EOT>``, after ``words`` of a post."""
         number = self._numbers([user])[0]

