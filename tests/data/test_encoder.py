@@ -80,7 +80,7 @@ def test_who_is_unknown_is_added_or_nobody(small_corpus: Corpus) -> None:
     assert encoder.encode(posts, users, grow=False).user.tolist() == [1, -1, 0, -1, -1]
     assert len(users) == 3
     assert encoder.encode(posts, users, grow=True).user.tolist() == [1, 3, 0, 3, 4]
-    assert users.names() == ["user0", "user1", "user2", "ann", "bob"]
+    assert list(users) == ["user0", "user1", "user2", "ann", "bob"]
     assert encoder.encode(posts, users, grow=True).time.tolist() == [5] * 5
     empty = encoder.encode([], users, grow=True)
     assert len(empty) == 0 and empty.offsets.tolist() == [0]

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -365,13 +364,7 @@ def test_what_cannot_be_said_has_probability_zero() -> None:
     assert len(truth.nats([], times[:0], [])) == 0
 
 
-def test_the_truth_travels_as_its_configuration() -> None:
-    truth, drawn = SMALL.truth(), Columns(posts_of(SMALL)[:50])
-    packed = pickle.dumps(truth)
-    assert len(packed) < 2_000
-    same = pickle.loads(packed)
-    expected = truth.nats(drawn.users, drawn.times, drawn.texts)
-    assert (same.nats(drawn.users, drawn.times, drawn.texts) == expected).all()
+def test_the_truth_of_a_configuration_is_computed_once() -> None:
     assert SMALL.truth() is Nature(**SMALL.model_dump()).truth()
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
-from pydantic import ValidationError
 
 from firehose.batch import Batch
 from firehose.data.post import USER_SPLITS
@@ -218,8 +217,8 @@ class Corpus:
 
     def seal(self) -> str:
         """A checksum of the contents: the same wherever, and from whichever paths, it was made."""
-        files = {n: f.sha256 for n, f in self.manifest.files.items() if n != "config.toml"}
-        return seal_of(files)
+        files = self.manifest.files
+        return seal_of({name: files[name].sha256 for name in files if name != "config.toml"})
 
     def posts_of(self, split: str) -> Split:
         """The posts of a split; raises FirehoseError where there are none."""
@@ -255,7 +254,7 @@ def open_corpus(corpus: Corpus | str | Path) -> Corpus:
 def _read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not file.is_file():
-        if is_corpus(path):
+        if (path / "small" / "manifest.json").is_file():
             raise FirehoseError(f"{path} holds two corpora; name {path}/small or {path}/large.")
         what = "does not exist" if not path.exists() else "is not a corpus: no manifest.json in it"
         raise FirehoseError(f"{path} {what}; make one with `firehose prepare … --out {path}`.")
@@ -270,7 +269,7 @@ def _read_manifest(path: Path) -> Manifest:
             )
         seal = body.pop("seal")
         manifest = Manifest.model_validate(body)
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError):
         raise FirehoseError(f"{file} is not the manifest of a corpus; prepare it again.") from None
     if seal != seal_of(body):
         raise FirehoseError(f"{path} is damaged: manifest.json was altered; prepare it again.")
@@ -280,8 +279,6 @@ def _read_manifest(path: Path) -> Manifest:
 def is_corpus(path: Path) -> bool:
     """Whether a folder is a corpus, or holds the two corpora that ``split.small`` makes."""
     folders = [path] if (path / "manifest.json").exists() else [path / "large", path / "small"]
-    if not all((folder / "manifest.json").is_file() for folder in folders):
-        return False
     try:
         return bool([_read_manifest(folder) for folder in folders])
     except FirehoseError:

@@ -138,16 +138,12 @@ def assemble(
         shutil.copyfile(folder / name, out / name)
     floors = {name: _floor(folder, f"{corpus}/{name}") for name in filled}
     files = [path for path in sorted(out.rglob("*")) if path.is_file()]
+    pieces = {"size": vocabulary.size, "sot": vocabulary.sot, "eot": vocabulary.eot}
     manifest = Manifest(
         posts={name: sizes[name].posts for name in splits},
         users=len(users),
         unique_words=sum(count.unique for count in told["words"].values()),
-        vocabulary=VocabularyRecord(
-            size=vocabulary.size,
-            sot=vocabulary.sot,
-            eot=vocabulary.eot,
-            unknown=sum(size.unknown for size in sizes.values()),
-        ),
+        vocabulary=VocabularyRecord(**pieces, unknown=sum(size.unknown for size in sizes.values())),
         floor={name: floor for name, floor in floors.items() if floor} or None,
         files={path.relative_to(out).as_posix(): File.of(path) for path in files},
         **told,

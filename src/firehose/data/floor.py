@@ -21,14 +21,11 @@ LONGEST = 1_000  # characters; all simulated posts are shorter, and to drop some
 
 def is_known(plan: Plan) -> bool:
     """Whether the source knows the true model of the posts that the plan keeps."""
-    return plan.source.truth() is not None and (
-        # It is the model of ordinary English posts; retweets, replies and others must be dropped.
-        plan.clean.drop_retweets
-        and plan.clean.drop_replies
-        and plan.clean.languages == ("en",)
-        and plan.clean.mentions == "keep"
-        and plan.clean.max_characters >= LONGEST
-    )
+    # It is the model of ordinary English posts; retweets, replies and others must be dropped.
+    clean = plan.clean
+    is_ordinary = clean.drop_retweets and clean.drop_replies and clean.languages == ("en",)
+    is_whole = clean.mentions == "keep" and clean.max_characters >= LONGEST
+    return is_ordinary and is_whole and plan.source.truth() is not None
 
 
 def tally(plan: Plan, folder: Path, corpus: str, users: Sequence[str]) -> None:
@@ -61,11 +58,9 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
         owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)
         users = [names[part][number] for part, number in owners]
         weights: Weights = "train" if split == "train" else "balanced"
-        nats = [
-            truth.nats(users, times, texts),
-            truth.agnostic_nats(times, texts, tallies[corpus], weights),
-        ]
-        write_raw(folder, place, "floor", task["number"], np.stack(nats, axis=1))
+        known = truth.nats(users, times, texts)
+        agnostic = truth.agnostic_nats(times, texts, tallies[corpus], weights)
+        write_raw(folder, place, "floor", task["number"], np.stack([known, agnostic], axis=1))
     return {}
 
 

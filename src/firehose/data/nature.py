@@ -141,10 +141,9 @@ class Population:
         self.joins = 0.9 * span * draws[:, 2] ** 1.7  # most join early
         self.lives = (span - self.joins) * (0.15 + 0.84 * np.sqrt(draws[:, 3]))
         self.strength = nature.personal * (0.5 + draws[:, 4])  # a
-        mixtures = _generator(nature, 4).random((users, 2, topics, 2))
-        self.mixtures = _mixtures(mixtures)  # θ at the start, and at the end if drift were 1
-        late = np.arange(nature.eras) / max(1, nature.eras - 1)
-        self.lateness = nature.drift * late  # [era]: the weight of θ at the end
+        # θ at the start, and at the end if drift were 1; and, by era, the weight of the latter.
+        self.mixtures = _mixtures(_generator(nature, 4).random((users, 2, topics, 2)))
+        self.lateness = nature.drift * (np.arange(nature.eras) / max(1, nature.eras - 1))
         self.own_keys, self.own_values = self._own_words()  # ψ, by user × vocabulary + word
         self._foreign = nature_language.foreign()
         self._build_tables()
@@ -173,11 +172,8 @@ class Population:
         seconds[0] = self.joins[user] // 1000
         bounds = np.cumsum([nature.retweets, nature.replies, nature.foreign])
         kinds = np.array([RETWEET, REPLY, FOREIGN, ORDINARY])
-        return Timeline(
-            times=nature.first_moment + 1000 * np.cumsum(seconds),
-            kinds=kinds[np.searchsorted(bounds, draws[:, 3], side="right")],
-            choice=draws[:, 4],
-        )
+        kinds = kinds[np.searchsorted(bounds, draws[:, 3], side="right")]
+        return Timeline(nature.first_moment + 1000 * np.cumsum(seconds), kinds, draws[:, 4])
 
     def posts(self, user: int) -> Iterator[Post]:
         """All posts of a user, in time order."""

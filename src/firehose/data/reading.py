@@ -25,18 +25,12 @@ from firehose.errors import FirehoseError
 PARTS = 64
 PART = 500_000  # posts above which a part is divided
 ROWS = 32_768  # posts held in memory while reading
-COLUMNS = pa.schema(  # the fields of a post, in their order
-    [
-        ("user", pa.string()),
-        ("text", pa.large_string()),  # the 32-bit offsets of pa.string() end at 2 GB
-        ("time", pa.int64()),
-        ("id", pa.string()),
-        ("language", pa.string()),
-        ("is_retweet", pa.bool_()),
-        ("is_reply", pa.bool_()),
-        ("split", pa.string()),
-    ]
-)
+COLUMNS = pa.schema({  # the fields of a post, in their order
+    "user": pa.string(),
+    "text": pa.large_string(),  # the 32-bit offsets of pa.string() end at 2 GB
+    "time": pa.int64(), "id": pa.string(), "language": pa.string(),
+    "is_retweet": pa.bool_(), "is_reply": pa.bool_(), "split": pa.string(),
+})  # fmt: skip
 
 
 def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, task: Task) -> Task:

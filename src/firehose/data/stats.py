@@ -159,6 +159,7 @@ def describe(corpus: Corpus) -> Statistics:
     table = _sort(splits)
     starts, ends = table.bounds()
     first, last = table.times(starts), table.times(ends - 1)
+    words = (split.words[chunk] - 1 for split in splits for chunk in _chunks(len(split)))
     gaps, silent = _gaps(table)
     return Statistics(
         name=corpus.name,
@@ -172,9 +173,7 @@ def describe(corpus: Corpus) -> Statistics:
         first=int(first.min()),
         last=int(last.max()),
         posts_per_user=_quantiles(np.bincount(ends - starts)),
-        words_per_post=_quantiles(
-            histogram(split.words[chunk] - 1 for split in splits for chunk in _chunks(len(split)))
-        ),
+        words_per_post=_quantiles(histogram(words)),
         lengths=Lengths.of(corpus.splits["train"]),
         categories=manifest.words,
         quarters=_quarters(first, last),

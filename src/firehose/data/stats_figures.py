@@ -24,12 +24,7 @@ from firehose.report.tables import Table
 from firehose.report.words import compact, listing, many, percent
 from firehose.storage.files import write_whole
 
-CATEGORIES = {
-    "words": "a word",
-    "hashtags": "a hashtag",
-    "mentions": "a mention",
-    "emoji": "an emoji",
-}
+KINDS = {"words": "a word", "hashtags": "a hashtag", "mentions": "a mention", "emoji": "an emoji"}
 
 
 @look.styled
@@ -104,7 +99,7 @@ def categories(statistics: Statistics) -> Figure:
     """Draw how many tokens, and how many different ones, each category of words has."""
     figure = look.blank(1.75)
     axes = figure.add_subplot()
-    counts = [statistics.categories.get(name) for name in CATEGORIES]
+    counts = [statistics.categories.get(name) for name in KINDS]
     found = [count for count in counts if count and count.tokens]
     axes.set_xscale("log")
     left = 10 ** np.floor(np.log10(min((count.unique for count in found), default=1)) - 0.5)
@@ -121,8 +116,8 @@ def categories(statistics: Statistics) -> Figure:
             shown = {"color": colour, "fontsize": 8.5, "ha": side, "va": "center_baseline"}
             shown["bbox"] = {"facecolor": look.PAPER, "pad": 0.6, "linewidth": 0}  # hides the grid
             look.note(axes, compact(value), ((value, row), "data"), (offset, 0), **shown)
-    axes.set_ylim(len(CATEGORIES) - 0.4, -0.6)
-    axes.set_yticks(range(len(CATEGORIES)), CATEGORIES, color=look.INK)
+    axes.set_ylim(len(KINDS) - 0.4, -0.6)
+    axes.set_yticks(range(len(KINDS)), KINDS, color=look.INK)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     look.log_axis(axes.xaxis)
@@ -272,7 +267,7 @@ def _captions(statistics: Statistics) -> dict[str, tuple[str, str]]:
     sample, found, counts = statistics.activity, statistics.gaps, statistics.categories
     uses = [
         f"{single} {counts[name].tokens / counts[name].unique:,.1f} times"
-        for name, single in CATEGORIES.items()
+        for name, single in KINDS.items()
         if name in counts and counts[name].unique
     ]
     within = [

@@ -62,9 +62,6 @@ class Truth:
         self._owner, self._owner_value = users[order], everyone.own_values[order]
         self._owner_start = np.searchsorted(words[order], np.arange(nature.vocabulary + 1))
 
-    def __reduce__(self) -> tuple[type["Truth"], tuple[Nature]]:
-        return Truth, (self.nature,)
-
     def next_word(self, user: str, time_ms: int, words: Sequence[str]) -> dict[str, float]:
         """The probability of each word, and of ``<EOT>``, after ``words`` of a post."""
         number = self._numbers([user])[0]
@@ -148,13 +145,11 @@ class Truth:
         late = everyone.lateness[:, None]
         most = self.nature.longest + 1
         summed = np.empty((self.nature.eras, most, self.nature.topics))
+        sides = everyone.mixtures.swapaxes(0, 1)
         for topical in range(most):
             weighed = prior * (1 - everyone.strength) ** topical
-            early, end = (
-                # Not @, as the last bits of BLAS's sums depend on its number of threads.
-                np.einsum("eu,uz->ez", weighed, everyone.mixtures[:, side])
-                for side in (0, 1)
-            )
+            # Not @, as the last bits of BLAS's sums depend on its number of threads.
+            early, end = (np.einsum("eu,uz->ez", weighed, side) for side in sides)
             summed[:, topical] = (1 - late) * early + late * end
         return summed
 

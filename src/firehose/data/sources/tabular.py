@@ -69,11 +69,7 @@ class Tabular(Source):
             if parquet and present is not None:
                 shards += _row_ranges(name)
             elif jsonl and not packed:
-                size = path.stat().st_size
-                shards += (
-                    {"path": name, "start": start, "stop": min(start + BYTES_PER_SHARD, size)}
-                    for start in range(0, size, BYTES_PER_SHARD)
-                )
+                shards += _spans(name, path.stat().st_size, BYTES_PER_SHARD)
             else:
                 shards.append({"path": name})
         return shards
@@ -207,10 +203,13 @@ def _columns(name: str) -> Sequence[str] | None:
 def _row_ranges(path: str) -> Iterator[Shard]:
     metadata = pq.read_metadata(path)
     for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        for start in range(0, rows, ROWS_PER_SHARD):
-            stop = min(start + ROWS_PER_SHARD, rows)
-            yield {"path": path, "row_group": group, "start": start, "stop": stop}
+        for span in _spans(path, metadata.row_group(group).num_rows, ROWS_PER_SHARD):
+            yield span | {"row_group": group}
+
+
+def _spans(path: str, size: int, step: int) -> Iterator[Shard]:
+    for start in range(0, size, step):
+        yield {"path": path, "start": start, "stop": min(start + step, size)}
 
 
 def _batch_posts(batch: Any, names: Sequence[str]) -> Iterator[Post | str]:

@@ -65,12 +65,8 @@ class Twitter(Source):
             list_files(self.ids)  # raises an error for a wrong path now, not in a worker
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_input, _WANTS):
-            name = str(path)
-            if _ARCHIVE.search(name):
-                is_tar = path.suffix.lower() == ".tar"
-                shards += _tar_shards(name) if is_tar else _zip_shards(name)
-            else:
-                shards.append({"path": name})
+            cut = {".tar": _tar_shards, ".zip": _zip_shards}.get(path.suffix.lower())
+            shards += cut(str(path)) if cut else [{"path": str(path)}]
         return shards
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
