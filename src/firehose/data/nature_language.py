@@ -7,8 +7,10 @@ grammar allows. So a full stop never follows a full stop (spaced dots would be o
 are no numbers (spaced numbers would be a telephone number), and no emoji of several code points.
 """
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise, product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,65 +18,13 @@ from numpy.typing import NDArray
 
 from firehose.data.clean import URL
 
-CLOSED = {  # the most frequent words first; no word is in two classes
-    "pronoun": "i you it we they he she this that everyone someone nobody i'm you're it's",
-    "auxiliary": """is was can have will are do would should had has must could might don't can't
-        won't didn't isn't never""",
-    "determiner": "the a my your some no our his her every another any their its",
-    "preposition": """to of in and for on with but at from about so because like or into when after
-        before without until over under than if""",
-    "adverb": """just really now too always again today still here maybe there finally tonight
-        soon already almost tomorrow""",
-    "comma": ",",
-    "stop": ". ! ? ...",
-    "url": URL,
+_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CLOSED = {name: words.split() for name, words in _DATA["closed"].items()} | {"url": [URL]}
+_TOPICS = list(_DATA["topics"].values())
+OPEN = {  # word i of a class belongs to topic i % 12
+    name: list(chain(*zip(*(topic[name].split() for topic in _TOPICS), strict=True)))
+    for name in _TOPICS[0]
 }
-
-# The nouns, verbs, adjectives, hashtags and emoji of each topic. All topics have as many words of a
-# class, so that word i of a class belongs to topic i % 12.
-TOPICS = {
-    "music": """song music album concert band guitar radio singer crowd stage lyrics drums |
-        sing dance listen hear record play | loud acoustic live catchy smooth |
-        #nowplaying #newmusic #vinyl #livemusic | 🎶 🎸 🎤 🎧""",
-    "football": """game team goal season coach ball match player league stadium fans score |
-        win lose kick tackle cheer watch | fast offside unbeaten strong lucky |
-        #goals #worldcup #gameday #football | 🏆 🏀 🏈 👟""",
-    "food": """food dinner coffee pizza cake breakfast kitchen recipe cheese soup chicken bread |
-        eat cook bake taste drink order | hungry delicious spicy sweet fresh |
-        #foodie #yum #brunch #homemade | 🍕 🍔 🍰 🍩""",
-    "politics": """government vote election law president country tax court war freedom party
-        senate | campaign protest argue speak lie govern | corrupt free national public honest |
-        #politics #election #vote #debate | 📢 🗽 😡 📰""",
-    "weather": """rain sun snow wind summer storm winter sky cold clouds forest river |
-        pour shine freeze melt grow bloom | warm sunny rainy frozen windy |
-        #weather #sunset #snowday #spring | 🌞 🌈 🌊 🌸""",
-    "games": """level console quest dragon controller server sword castle lobby puzzle boss armor |
-        dodge shoot respawn build grind hack | epic virtual legendary rare hidden |
-        #gaming #esports #speedrun #retro | 🎮 👾 🐉 🎲""",
-    "school": """school class exam teacher homework book college paper library grade lecture
-        student | study read write learn teach fail | smart boring difficult late academic |
-        #school #finals #study #graduation | 📚 🎓 😴 😩""",
-    "love": """love heart family mother baby friend wedding kiss brother sister girl boy |
-        hug miss marry adore trust forgive | lonely happy beautiful crazy dear |
-        #love #family #blessed #friends | 😍 💕 😘 💔""",
-    "film": """movie film show episode actor scene trailer series theater screen sequel villain |
-        rewatch laugh cry act binge rewind | funny scary romantic classic overrated |
-        #movies #oscars #finale #nowwatching | 🎬 😂 😱 🍿""",
-    "work": """job office meeting computer phone code email salary project money deadline software |
-        work type send fix hire quit | busy tired rich digital broken |
-        #tech #work #startup #monday | 💻 📱 💰 😎""",
-    "travel": """trip plane beach city hotel train road airport island map passport luggage |
-        fly drive walk pack explore wander | foreign lost far local wild |
-        #travel #wanderlust #roadtrip #vacation | 🚗 🌍 🌴 🚀""",
-    "health": """gym doctor sleep body muscle yoga diet workout pain medicine headache health |
-        sweat lift stretch rest heal breathe | sick healthy sore calm weak |
-        #fitness #health #yoga #running | 💪 🙏 🔥 😷""",
-}
-_BY_TOPIC = [[words.split() for words in topic.split("|")] for topic in TOPICS.values()]
-_BY_CLASS = zip(
-    ("noun", "verb", "adjective", "hashtag", "emoji"), zip(*_BY_TOPIC, strict=True), strict=True
-)
-OPEN = {name: list(chain(*zip(*words, strict=True))) for name, words in _BY_CLASS}
 
 CLASSES = (*CLOSED, "noun", "verb", "adjective", "hashtag", "mention", "emoji")
 TOPICAL = len(CLOSED)  # this class and those after it are topical
@@ -82,27 +32,6 @@ URL_CLASS = CLASSES.index("url")
 MENTION_CLASS = CLASSES.index("mention")
 END = len(CLASSES)  # before the first word of a post, and after the last
 SHARES = {"verb": 0.12, "adjective": 0.1, "hashtag": 0.12, "mention": 0.1, "emoji": 0.025}
-
-# The classes that follow each class, with weights. No post begins with a mention, as replies do.
-GRAMMAR = {
-    "pronoun": "verb 44 auxiliary 46 adverb 10",
-    "auxiliary": "verb 42 adjective 13 adverb 15 determiner 18 preposition 6 pronoun 6",
-    "determiner": "noun 70 adjective 30",
-    "preposition": "determiner 46 pronoun 20 noun 22 adjective 5 mention 7",
-    "adverb": "verb 24 adjective 26 determiner 13 pronoun 14 preposition 8 stop 10 end 2",
-    "comma": "pronoun 36 determiner 20 noun 10 adverb 16 preposition 10 mention 8",
-    "stop": "end 32 pronoun 20 determiner 10 hashtag 12 emoji 7 url 7 adverb 6",
-    "url": "end 72 hashtag 18 mention 10",
-    "noun": """preposition 26 verb 9 auxiliary 9 stop 18 comma 5 hashtag 8 emoji 5 url 4 end 4
-        noun 4 adverb 4""",
-    "verb": "determiner 34 pronoun 10 preposition 20 noun 19 adverb 4 adjective 5 stop 4 mention 4",
-    "adjective": "noun 62 preposition 11 stop 12 comma 5 end 2 emoji 4 hashtag 2",
-    "hashtag": "end 48 hashtag 22 url 12 emoji 8 mention 4 verb 6",
-    "mention": "end 20 verb 20 auxiliary 18 stop 14 mention 10 hashtag 6 emoji 6 preposition 6",
-    "emoji": "end 62 emoji 18 hashtag 12 url 8",
-    "end": """pronoun 34 determiner 17 adverb 6 noun 13 verb 12 adjective 7 preposition 4
-        auxiliary 2 hashtag 4 emoji 1""",
-}
 
 SYLLABLES = [c + v for c in (*"bdfgklmnprstvz", "ch", "sh") for v in "aeiou"]
 
@@ -122,7 +51,7 @@ def grammar() -> NDArray[np.float64]:
     """The probabilities ``[class before, class after]``; END stands for both ends of a post."""
     index = {name: i for i, name in enumerate((*CLASSES, "end"))}
     matrix = np.zeros((END + 1, END + 1))
-    for before, parts in GRAMMAR.items():
+    for before, parts in _DATA["grammar"].items():
         fields = parts.split()
         for after, part in zip(fields[::2], fields[1::2], strict=True):
             matrix[index[before], index[after]] = float(part)
@@ -148,13 +77,12 @@ def vocabulary(
 ) -> list[Sequence[str]]:
     """``size`` different words, class by class; where real words are too few, made-up ones."""
     fill = _made_up(generator)
-    known = {name: words.split() for name, words in CLOSED.items()}
-    wanted = {name: min(len(words), max(3, size // 80)) for name, words in known.items()}
+    wanted = {name: min(len(words), max(3, size // 80)) for name, words in CLOSED.items()}
     wanted |= {name: max(3, round(share * size)) for name, share in SHARES.items()}
     wanted["mention"] = min(wanted["mention"], len(users))
     wanted["emoji"] = min(wanted["emoji"], len(OPEN["emoji"]))
     wanted["noun"] = size - sum(wanted.values())
-    known |= OPEN | {"mention": [f"@{user}" for user in users]}
+    known = CLOSED | OPEN | {"mention": [f"@{user}" for user in users]}
     words: list[Sequence[str]] = []
     for name in CLASSES:
         chosen = known[name][: wanted[name]]
@@ -165,7 +93,7 @@ def vocabulary(
 
 def _made_up(generator: np.random.Generator) -> Iterator[str]:
     """Yield different pronounceable words that are not among the real ones."""
-    seen = set(chain(" ".join(CLOSED.values()).split(), *OPEN.values()))
+    seen = set(chain(*CLOSED.values(), *OPEN.values()))
     while True:
         count, *draws, last = generator.integers(0, 1 << 30, size=6).tolist()
         word = "".join(SYLLABLES[draw % len(SYLLABLES)] for draw in draws[: 2 + count % 2])
@@ -205,29 +133,10 @@ def language(
     return Language(tuple(chain(*words)), class_of, start, grammar(), closed, topical)
 
 
-FOREIGN = {  # by language, the beginnings, middles and ends of sentences
-    "es": ("hoy mañana|mi hermano|la gente|nosotros siempre|mi madre|este año",
-           "quiere comer|habla mucho de|no entiende|busca otra vez|mira todos los días",
-           "en la playa|el partido de fútbol|con mis amigos|la música nueva|por la noche"),
-    "de": ("heute|meine schwester|der neue lehrer|das wetter|unsere mannschaft|mein nachbar",
-           "ist wirklich|macht schon wieder|bleibt leider noch|war gestern abend",
-           "sehr schön|viel zu laut|nicht zu hause|auf dem weg nach berlin|wunderbar müde"),
-    "pt": ("hoje|minha mãe|meu irmão|o meu time|a gente|essa menina",
-           "não quer mais|vai ficar|está sempre|gosta muito de",
-           "saudade de você|dormir até tarde|jogar bola na rua|feijão com arroz|cantar"),
-    "fr": ("aujourd'hui|ma sœur|le professeur|mon voisin|cette chanson|tout le monde",
-           "ne veut pas|est vraiment|aime beaucoup|va bientôt",
-           "trop bien|manger du fromage|partir en vacances|regarder le match|dormir ici"),
-    "ja": ("今日は|明日も|うちの猫が|友達と|日本の夏は|新しい先生が",
-           "とても|やっぱり|久しぶりに|ずっと",
-           "楽しかったです|眠いなあ|ご飯を食べました|学校に行きます|歌っています"),
-}  # fmt: skip
-
-
 def foreign() -> list[tuple[str, str]]:
     """All sentences that are not English, each with the code of its language."""
     return [
         (code, ("" if code == "ja" else " ").join(sentence))
-        for code, parts in FOREIGN.items()
+        for code, parts in _DATA["foreign"].items()
         for sentence in product(*(part.split("|") for part in parts))
     ]

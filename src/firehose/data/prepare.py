@@ -12,7 +12,7 @@ or a single moment has most of the posts.
 """
 
 import os
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -133,10 +133,7 @@ def _read_and_settle(
 
 def _examples(read: Sequence[Task]) -> dict[str, str]:
     """For each reason why records could not be read, where the first of them was."""
-    first: dict[str, str] = {}
-    for shard in read:
-        first = shard["examples"] | first
-    return first
+    return dict(ChainMap(*(shard["examples"] for shard in read)))
 
 
 def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[str, Any]:

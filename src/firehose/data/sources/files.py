@@ -38,8 +38,7 @@ def find_files(
             tops = sorted(top for top in _glob(path) if not top.name.startswith("."))
         else:
             raise FirehoseError(f"{name} in {key} does not exist: name {wants}.")
-        inside = (file for top in tops for file in (_walk(top) if top.is_dir() else [top]))
-        files = [file for file in inside if known(file.name)]
+        files = [file for top in tops for file in _walk(top) if known(file.name)]
         if not files:
             raise FirehoseError(f"There is nothing to read in {name} of {key}: name {wants}.")
         found |= dict.fromkeys(files)
@@ -48,9 +47,7 @@ def find_files(
 
 def holds(path: Path, known: Callable[[str], bool]) -> bool:
     """Whether ``path`` is a known file, or a folder or glob with one among its first 1,000."""
-    if path.is_dir():
-        return any(known(Path(name).name) for name in islice(_names(path), 1_000))
-    entries = [path] if path.exists() else _glob(path.absolute())
+    entries = _walk(path) if path.exists() else _glob(path.absolute())
     return any(known(entry.name) for entry in islice(entries, 1_000))
 
 
@@ -59,18 +56,16 @@ def _glob(path: Path) -> Iterator[Path]:
     return root.glob(str(path.relative_to(root)))
 
 
-def _walk(folder: Path) -> list[Path]:
-    return [Path(name) for name in _names(folder)]
-
-
-def _names(folder: Path) -> Iterator[str]:
-    """The files below a folder, in order, without hidden ones and those of a corpus."""
-    for place, folders, files in os.walk(folder):
+def _walk(path: Path) -> Iterator[Path]:
+    """A file, or those below a folder, in order, without hidden ones and those of a corpus."""
+    if not path.is_dir():
+        yield path
+    for place, folders, files in os.walk(path):
         if "manifest.json" in files and "vocabulary.model" in files:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (f"{place}/{name}" for name in sorted(files) if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(files) if not name.startswith("."))
 
 
 def open_file(path: str) -> IO[bytes]:
