@@ -66,8 +66,8 @@ class Table:
         self.users = users
         model = Personal(LAPTOP.model, PIECES)
         model.users.take(np.arange(users), learn=True)
-        memory = {"play": {"memory": {"per_user": 2}, "optimizer": optimizer}}
-        self.game = Game(model, make_settings("laptop", **memory).play)
+        chosen = {"memory": {"per_user": 2}, "optimizer": optimizer}
+        self.game = Game(model, make_settings("laptop", play=chosen).play)
         fill(self.game.memory, users, 2)
         self.buffers = [self.game.memory]
         if isinstance(self.game.optimizer, ConGraD):

@@ -75,8 +75,9 @@ def sgd(model: Model, rate: float, **settings: Any) -> SGD:
 
 def optimizer(kind: str, rule: UpdateRule, steps: int = 3, **settings: Any) -> Optimizer:
     """An optimizer that takes up to so many steps a round."""
-    chosen = OPTIMIZERS.settings({"kind": kind, **settings})
-    return OPTIMIZERS.make(chosen, Setup(rule.model, steps=steps, max_tokens=MAX_TOKENS), rule)
+    model: Any = rule.model
+    setup = Setup(model, steps=steps, max_tokens=model.max_tokens)
+    return OPTIMIZERS.make(OPTIMIZERS.settings({"kind": kind, **settings}), setup, rule)
 
 
 def online_gd(rule: UpdateRule, steps: int = 3) -> Optimizer:

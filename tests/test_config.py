@@ -2,12 +2,12 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from firehose.config import Section, merge, overrides, read_toml
+from firehose.config import LEFTOVER, Section, merge, overrides, read_toml
 from firehose.data.plan import Plan, make_plan
 from firehose.errors import FirehoseError
 
@@ -153,3 +153,68 @@ def test_what_is_no_source_is_told_in_a_sentence(source: str) -> None:
         make_plan(assignments=[f"source={source}"])
     with pytest.raises(FirehoseError, match=r"there is git|did you mean 'tabular'"):
         make_plan(assignments=[f"source.kind={source}"])
+
+
+@pytest.mark.parametrize(
+    ("base", "over", "expected"),
+    [
+        ("a", "b", "b"),
+        ({"kind": "a", "x": 1}, "a", {"kind": "a", "x": 1}),
+        ("a", {"x": 1}, {"kind": "a", "x": 1}),
+        ("a", {"kind": "b", "x": 1}, {"kind": "b", "x": 1}),
+        ({"kind": "a", "x": 1}, "b", {"kind": "b", LEFTOVER: {"a": {"x": 1}}}),
+        ({"x": 1}, {"kind": "b", "y": 2}, {"kind": "b", "y": 2, LEFTOVER: {"": {"x": 1}}}),
+        ({"kind": "a", "x": 1}, {"kind": "a", "y": 2}, {"kind": "a", "x": 1, "y": 2}),
+        ({"x": 1}, {"y": 2}, {"x": 1, "y": 2}),
+        ({"x": {"kind": "a", "y": 1}}, {"x": "a"}, {"x": {"kind": "a", "y": 1}}),
+        ({"x": 1}, 3, 3),
+        (3, {"x": 1}, {"x": 1}),
+    ],
+)
+def test_a_text_over_or_under_a_table_is_its_kind(base: Any, over: Any, expected: Any) -> None:
+    assert merge({"part": base}, {"part": over}) == {"part": expected}
+
+
+def test_settings_of_every_kind_that_was_replaced_are_set_aside() -> None:
+    tables: dict[str, Any] = {"part": {"x": 0}}
+    for over in ({"kind": "a", "x": 1}, {"kind": "b", "y": 2}, {"kind": "a", "x": 3}, "c"):
+        tables = merge(tables, {"part": over})
+    assert tables["part"] == {"kind": "c", LEFTOVER: {"": {"x": 0}, "a": {"x": 3}, "b": {"y": 2}}}
+
+
+def test_what_was_set_aside_on_both_sides_is_kept() -> None:
+    below = merge({"part": {"kind": "a", "x": 1}}, {"part": "b"})
+    above = merge({"part": {"kind": "c", "z": 3}}, {"part": "d"})
+    assert merge(below, above)["part"] == {"kind": "d", LEFTOVER: {"a": {"x": 1}, "c": {"z": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("base", "over", "expected"),
+    [
+        ({"per_user": 5}, {"posts": 3}, {"posts": 3}),
+        ({"posts": 3}, {"per_user": 5}, {"per_user": 5}),
+        ({"posts": 3}, {"posts": 4}, {"posts": 4}),
+        ({}, {"posts": 3, "per_user": 5}, {"posts": 3, "per_user": 5}),  # to be refused
+    ],
+)
+def test_a_limit_that_is_given_replaces_the_other(
+    base: dict[str, int], over: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert merge(base, over) == expected
+    assert merge({"a": {"b": base}}, {"a": {"b": over}}) == {"a": {"b": expected}}
+
+
+def test_merging_changes_neither_side() -> None:
+    base = {"part": {"kind": "a", "x": {"y": 1}}}
+    over = {"part": {"kind": "a", "x": {"z": 2}}}
+    merge(base, over)
+    assert base == {"part": {"kind": "a", "x": {"y": 1}}}
+    assert over == {"part": {"kind": "a", "x": {"z": 2}}}
+
+
+def test_a_kind_is_assigned_before_the_settings_that_go_with_it() -> None:
+    expected = {"play": {"learner": {"kind": "gem", "margin": 0.3}, "seed": 2}}
+    assignments = ["play.learner.margin=0.3", "play.seed=1", "play.learner.kind=gem", "play.seed=2"]
+    assert overrides(assignments) == expected
+    assignments[2] = "play.learner=gem"
+    assert overrides(assignments) == expected

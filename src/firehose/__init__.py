@@ -16,64 +16,65 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 if TYPE_CHECKING:
     from firehose.batch import Batch as Batch
-    from firehose.data.corpus import Corpus as Corpus
-    from firehose.data.corpus import check as check
-    from firehose.data.plan import Plan as Plan
-    from firehose.data.plan import make_plan as make_plan
-    from firehose.data.prepare import Execution as Execution
-    from firehose.data.prepare import prepare as prepare
+    from firehose.data.corpus import Corpus as Corpus, check as check
+    from firehose.data.encoder import Encoder as Encoder
+    from firehose.data.pictures.fetch import fetch as fetch
+    from firehose.data.plan import Plan as Plan, make_plan as make_plan
+    from firehose.data.post import Post as Post
+    from firehose.data.prepare import Execution as Execution, prepare as prepare
     from firehose.data.stats import stats as stats
     from firehose.data.vocabulary import Vocabulary as Vocabulary
     from firehose.errors import FirehoseError as FirehoseError
-    from firehose.experiments.compare import compare as compare
+    from firehose.experiments.classic import run_classic as run_classic
+    from firehose.experiments.compare import compare as compare, report as report
     from firehose.experiments.demo import demo as demo
     from firehose.experiments.reproduce import reproduce as reproduce
-    from firehose.game.assembly import make_game as make_game
+    from firehose.game.assembly import Game as Game, make_game as make_game
     from firehose.game.evaluate import evaluate as evaluate
+    from firehose.game.forget import forget as forget
+    from firehose.game.live import Trained as Trained, load as load
     from firehose.game.playing import play as play
     from firehose.game.run import resume as resume
     from firehose.game.settings import make_settings as make_settings
-    from firehose.game.training import offline as offline
-    from firehose.game.training import pretrain as pretrain
-    from firehose.generation.writing import Sampling as Sampling
-    from firehose.generation.writing import generate as generate
-    from firehose.generation.writing import suggest as suggest
+    from firehose.game.training import offline as offline, pretrain as pretrain
+    from firehose.generation.generate import generate as generate
+    from firehose.generation.sampling import Sampling as Sampling
+    from firehose.generation.suggest import suggest as suggest
     from firehose.models.published import convert as convert
-    from firehose.models.store import Trained as Trained
-    from firehose.models.store import load as load
     from firehose.models.store import save as save
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Batch": "firehose.batch",
-    "Corpus": "firehose.data.corpus",
-    "check": "firehose.data.corpus",
-    "Plan": "firehose.data.plan",
-    "make_plan": "firehose.data.plan",
-    "Execution": "firehose.data.prepare",
-    "prepare": "firehose.data.prepare",
-    "stats": "firehose.data.stats",
-    "Vocabulary": "firehose.data.vocabulary",
-    "demo": "firehose.experiments.demo",
-    "FirehoseError": "firehose.errors",
-    "compare": "firehose.experiments.compare",
-    "reproduce": "firehose.experiments.reproduce",
-    "evaluate": "firehose.game.evaluate",
-    "make_settings": "firehose.game.settings",
-    "offline": "firehose.game.training",
-    "pretrain": "firehose.game.training",
-    "make_game": "firehose.game.assembly",
-    "play": "firehose.game.playing",
-    "resume": "firehose.game.run",
-    "convert": "firehose.models.published",
-    "Trained": "firehose.models.store",
-    "load": "firehose.models.store",
-    "save": "firehose.models.store",
-    "Sampling": "firehose.generation.writing",
-    "generate": "firehose.generation.writing",
-    "suggest": "firehose.generation.writing",
+_NAMES = {  # of each module
+    "batch": "Batch",
+    "data.corpus": "Corpus check",
+    "data.encoder": "Encoder",
+    "data.pictures.fetch": "fetch",
+    "data.plan": "Plan make_plan",
+    "data.post": "Post",
+    "data.prepare": "Execution prepare",
+    "data.stats": "stats",
+    "data.vocabulary": "Vocabulary",
+    "errors": "FirehoseError",
+    "experiments.classic": "run_classic",
+    "experiments.compare": "compare report",
+    "experiments.demo": "demo",
+    "experiments.reproduce": "reproduce",
+    "game.assembly": "Game make_game",
+    "game.evaluate": "evaluate",
+    "game.forget": "forget",
+    "game.live": "Trained load",
+    "game.playing": "play",
+    "game.run": "resume",
+    "game.settings": "make_settings",
+    "game.training": "offline pretrain",
+    "generation.generate": "generate",
+    "generation.sampling": "Sampling",
+    "generation.suggest": "suggest",
+    "models.published": "convert",
+    "models.store": "save",
 }
+_HOMES = {name: f"firehose.{home}" for home, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 

@@ -119,13 +119,9 @@ class UniformBatch(Batch):
 
     @classmethod
     def from_matrix(
-        cls,
-        matrix: NDArray[Any],
-        user: NDArray[np.int32],
-        time: NDArray[np.int64],
-        words: NDArray[np.int32],
+        cls, matrix: NDArray[Any], user: NDArray[Any], time: NDArray[Any], words: NDArray[Any]
     ) -> Self:
-        """Posts from a matrix ``[posts, tokens]`` and the other columns."""
+        """Posts from a matrix ``[posts, tokens]``, and whose, when and how long they are."""
         posts, width = matrix.shape
         offsets = np.arange(posts + 1, dtype=np.int64) * width
         return cls(matrix.reshape(-1), offsets, user, time, words)

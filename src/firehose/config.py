@@ -26,7 +26,7 @@ def _listed(value: Any) -> Any:
 _HERE = Path(__file__).parent
 # Installed, they lie within the package; in a clone, beside it.
 RECIPES = _HERE / "recipes" if (_HERE / "recipes").is_dir() else _HERE.parents[1] / "recipes"
-LEFTOVER = "settings of another kind"  # where a kind was chosen over another, those of the other
+LEFTOVER = "settings of another kind"  # set aside where the kind changed, a table for each kind
 RIVALS = {"posts": "per_user", "per_user": "posts"}  # limits: one that is given replaces the other
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]  # a single one needs no brackets
 
@@ -82,7 +82,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the leaves of ``over`` put over it, table by table.
 
     A text where a table may stand is the table's kind: ``learner = "a-gem"``. Where the kind
-    changes, the settings of the old one are set aside (see :data:`LEFTOVER`).
+    changes, the settings of the old one are set aside (see :data:`LEFTOVER`); those that were
+    given without a kind are set aside under the name "".
     """
     merged = dict(base)
     for key, value in over.items():
@@ -100,9 +101,10 @@ def _merge_value(below: Any, value: Any) -> Any:
     if not (isinstance(below, Mapping) and isinstance(value, Mapping)):
         return value
     if "kind" in value and value["kind"] != below.get("kind"):
-        old = {**below.get(LEFTOVER, {}), **below}
-        gone = {"kind", LEFTOVER, *(RIVALS[name] for name in value if name in RIVALS)}
-        return {LEFTOVER: {n: old[n] for n in old if n not in gone}, **value}
+        rest = {name: each for name, each in below.items() if name not in ("kind", LEFTOVER)}
+        aside = {str(below.get("kind", "")): rest} if rest else {}
+        aside = merge(merge(below.get(LEFTOVER, {}), aside), value.get(LEFTOVER, {}))
+        return {**value, **({LEFTOVER: aside} if aside else {})}
     return merge(below, value)
 
 
@@ -128,7 +130,7 @@ def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def overrides(assignments: Sequence[str]) -> dict[str, Any]:
     """The tables that ``--set a.b=value`` assignments spell; values are TOML, or bare words."""
     tables: dict[str, Any] = {}
-    for assignment in assignments:
+    for assignment in sorted(assignments, key=_kinds_first):
         key, equals, value = assignment.partition("=")
         names = [name.strip() for name in key.split(".")]
         if not equals or not all(names):
@@ -139,6 +141,12 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
             leaf = value.strip()
         tables = merge(tables, nested(".".join(names), leaf))
     return tables
+
+
+def _kinds_first(assignment: str) -> tuple[int, bool]:
+    """Orders a kind before the settings that are given with it, in whatever order they come."""
+    *path, name = assignment.partition("=")[0].split(".")
+    return len(path), name.strip() != "kind"
 
 
 def refuse_unknown(kind: str, name: str, known: Sequence[str], more: str = "") -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from firehose.config import LEFTOVER, Section, nearest
+from firehose.config import LEFTOVER, Section, merge, nearest
 from firehose.errors import FirehoseError
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
@@ -40,8 +40,9 @@ class Plugin:
     @classmethod
     def make(cls, settings: Any, *parts: Any) -> Self:
         """Create one from its settings and the parts that its constructor takes."""
-        made: Any = cls
-        return made(settings, *parts)  # type: ignore[no-any-return]
+        constructor: Any = cls  # each kind has its own parts
+        made: Self = constructor(settings, *parts)
+        return made
 
     def state(self) -> dict[str, Any]:
         """What it keeps between rounds: arrays, tensors, plain values, or tables of these."""
@@ -73,31 +74,50 @@ class Registry(Generic[Part]):
         found = load_class(place, self.what)
         if not issubclass(found, self.base):
             home = f"{self.base.__module__}.{self.base.__name__}"
-            raise FirehoseError(f"{kind} is not a {self.what}: let it inherit from {home}.")
+            raise FirehoseError(f"{kind} is no {self.what}: let it inherit from {home}.")
         return found
 
     def settings(self, values: Any) -> Any:
         """Settings of the kind that ``values`` name: a kind alone, or a table with a kind.
 
-        Settings that another kind left in a recipe are kept where this kind has them, too.
+        Settings that another kind left in a recipe are kept where this kind has them, too. Those
+        that were given without a kind must be this kind's or the default's.
         """
         if isinstance(values, Choice):
             return values
-        table = {"kind": values} if isinstance(values, str) else values
+        table: Any = {"kind": values} if isinstance(values, str) else values
         if not isinstance(table, Mapping):
             raise FirehoseError(f"{values!r} is no {self.what}; name its kind.")
         kind = str(table.get("kind") or self.default)
-        found: Any = self.find(kind)
-        section: type[Choice] = found if issubclass(found, Section) else found.Settings
-        leftover: Mapping[str, Any] = table.get(LEFTOVER) or {}  # type: ignore[assignment]
-        known = {name: leftover[name] for name in leftover if name in section.model_fields}
+        section, known = self._section(kind), dict[str, Any]()
+        leftover: Mapping[str, Mapping[str, Any]] = table.get(LEFTOVER, {})
+        usual = self._section(self.default).model_fields if "" in leftover and self.default else {}
+        for other, settings in leftover.items():
+            foreign = (settings if other else usual).keys() - section.model_fields.keys()
+            known = merge(known, {n: v for n, v in settings.items() if n not in foreign})
         own = {name: value for name, value in table.items() if name != LEFTOVER}
-        return section.of(known | own | {"kind": kind}, f"the {self.what} {kind!r}")
+        return section.of(merge(known, own) | {"kind": kind}, f"the {self.what} {kind!r}")
 
     def make(self, settings: Choice, *parts: Any) -> Part:
         """A plug-in of the kind that the settings name."""
         found: Any = self.find(settings.kind)
+        try:
+            inspect.signature(found).bind(settings, *parts)
+        except TypeError as error:
+            takes = ", ".join(["settings", *(type(part).__name__ for part in parts)])
+            raise FirehoseError(
+                f"{settings.kind} cannot be made: its constructor must take ({takes})."
+            ) from error
         made: Part = found.make(settings, *parts)
+        return made
+
+    def _section(self, kind: str) -> type[Section]:
+        """The class of the settings of a kind; a source is its own settings."""
+        found: Any = self.find(kind)
+        section: Any = found if issubclass(found, Section) else found.Settings
+        if not issubclass(section, Section) or "kind" not in section.model_fields:
+            raise FirehoseError(f"{kind}.Settings must inherit from firehose.plugins.Choice.")
+        made: type[Section] = section
         return made
 
 
@@ -134,8 +154,11 @@ def own_kinds(tables: Any) -> list[str]:
 def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except (ModuleNotFoundError, TypeError, ValueError):  # or no name of a module at all
-        raise FirehoseError(f"There is no module {name!r}.") from None
+    except (ModuleNotFoundError, TypeError, ValueError) as error:  # or no name of a module at all
+        missing = getattr(error, "name", None) or name
+        if missing == name or name.startswith(f"{missing}."):
+            raise FirehoseError(f"There is no module {name!r}.") from None
+        raise FirehoseError(f"{name} cannot be loaded: {brief(error)}.") from error
 
 
 def _load(file: str, what: str) -> Any:

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 import regex
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from firehose.data import clean
 from firehose.data.clean import MENTION, URL, Language, category, is_blank, is_url, words

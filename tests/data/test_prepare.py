@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from nltk.tokenize import TweetTokenizer
 
 from conftest import INLINE, contents, prepared, simple_posts, write_posts

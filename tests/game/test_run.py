@@ -172,7 +172,7 @@ def test_a_loss_that_is_not_finite_stops_the_game_at_the_last_good_round(
         for played in rounds(self, stream):
             if self.played == 4:
                 with torch.no_grad():
-                    self.model.shared.embedding[3] = float("nan")
+                    next(self.model.parameters())[3] = float("nan")
             yield played
 
     monkeypatch.setattr(Game, "rounds", broken)

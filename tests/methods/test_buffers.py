@@ -1,23 +1,33 @@
 """Buffers: the contract they all keep, and what each promises besides."""
 
+import dataclasses
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from firehose.batch import Batch
+from firehose.batch import Batch, UniformBatch
 from firehose.errors import FirehoseError
 from firehose.methods.buffers import BUFFERS, Buffer
 from firehose.methods.buffers.balanced import Balanced
 from firehose.methods.buffers.reservoir import Reservoir
 from firehose.methods.buffers.storage import rank
-from small_methods import buffer as make
+from firehose.methods.step import Setup
+from firehose.models.model import Paid
+from small_methods import buffer as make, shown, stored
 from small_models import batch_of
 
 MAX_TOKENS = 4
+
+
+class Payer:
+    """In place of a model: what a post costs follows from its number."""
+
+    def pay(self, batch: Batch) -> Paid:
+        """Every seventh post costs the same."""
+        return Paid((batch.time % 7).astype(np.float64), batch.words)
 
 
 class Case(NamedTuple):
@@ -30,7 +40,7 @@ class Case(NamedTuple):
     def make(self) -> Buffer:
         """An empty one."""
         limit: dict[str, Any] = {self.limit: self.size}
-        return make(self.kind, MAX_TOKENS, **limit)
+        return make(self.kind, MAX_TOKENS, Setup(Payer()), **limit)
 
     def most(self, users: set[int]) -> int:
         """The posts that it may hold when these users were seen."""
@@ -41,9 +51,9 @@ CASES = [
     Case(kind, limit, size)
     for kind in ("fifo", "reservoir", "stratified", "stratified-reservoir")
     for limit, size in [("posts", 7), ("per_user", 2), ("posts", 0), ("per_user", 0)]
-]
+] + [Case(kind, "posts", size) for kind in shown("add-a-buffer.md").values() for size in (7, 0)]
 all_buffers = pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: f"{case.kind}-{case.size}-{case.limit}"
+    "case", CASES, ids=lambda case: f"{case.kind.split(':')[-1]}-{case.size}-{case.limit}"
 )
 batches = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=12)
 
@@ -112,6 +122,71 @@ def test_posts_come_out_as_they_went_in_but_cut(case: Case) -> None:
     assert set(drawn.words.tolist()) == {6, 3}
 
 
+def with_columns(users: list[int], first: int, uniform: bool) -> Batch:
+    """Posts whose columns follow from their numbers; those of a uniform batch are all as long."""
+    generator = np.random.default_rng([first, len(users)])
+    if uniform:
+        tokens = generator.integers(0, 50, (len(users), MAX_TOKENS), dtype=np.uint8)
+        rest = (np.array(users, np.int32), np.zeros(len(users), np.int64))
+        made: Batch = UniformBatch.from_matrix(tokens, *rest, np.ones(len(users), np.int32))
+    else:
+        lengths = generator.integers(2, 7, len(users)).tolist()  # some are cut
+        made = batch_of([generator.integers(0, 50, n).tolist() for n in lengths], users)
+    made = dataclasses.replace(made, time=first + np.arange(len(users)))
+    return made.with_columns(per_post(made), per_token(made))
+
+
+def per_post(batch: Batch) -> dict[str, Any]:
+    return {"half": batch.time / 2, "pair": np.column_stack([batch.time, batch.user])}
+
+
+def per_token(batch: Batch) -> dict[str, Any]:
+    owner = np.repeat(batch.time, batch.lengths)
+    return {"product": (batch.tokens * owner).astype(np.float32), "owner": owner[:, None]}
+
+
+def has_its_columns(batch: Batch) -> bool:
+    """Whether the columns are still those of the posts."""
+    found = {**batch.per_post, **batch.per_token}
+    expected = per_post(batch) | per_token(batch)
+    return found.keys() == expected.keys() and all(
+        found[name].dtype == expected[name].dtype and np.array_equal(found[name], expected[name])
+        for name in expected
+    )
+
+
+@all_buffers
+@settings(max_examples=20, deadline=None)
+@given(sizes=batches, forgotten=st.integers(0, 5), uniform=st.booleans())
+def test_columns_of_posts_and_tokens_come_out_with_their_posts(
+    case: Case, sizes: list[list[int]], forgotten: int, uniform: bool
+) -> None:
+    buffer, generator = case.make(), np.random.default_rng(0)
+    first = 0
+    for number, users in enumerate(sizes):
+        if number == len(sizes) // 2:
+            buffer.forget(forgotten)
+            state, buffer = stored(buffer.state()), case.make()
+            buffer.restore(state)
+        batch = with_columns(users, first, uniform)
+        assert has_its_columns(batch)
+        assert has_its_columns(buffer.push(batch, generator))
+        first += len(users)
+    if len(buffer):
+        assert has_its_columns(buffer.all())
+        assert has_its_columns(buffer.sample(9, generator))
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.size], ids=lambda case: case.kind.split(":")[-1]
+)
+def test_columns_that_only_some_posts_have_are_refused(case: Case) -> None:
+    buffer, generator = case.make(), np.random.default_rng(0)
+    buffer.push(numbered([0, 1], 0).with_columns({"alpha": np.zeros(2)}), generator)
+    with pytest.raises(FirehoseError, match="must add the same columns to all posts"):
+        buffer.push(numbered([2, 3], 2), generator)
+
+
 @all_buffers
 @settings(max_examples=20, deadline=None)
 @given(sizes=batches, user=st.integers(0, 5), more=batches)
@@ -130,11 +205,26 @@ def test_who_is_forgotten_is_gone_and_nobody_else(
     generator = np.random.default_rng(1)
     first = 1000
     left: Counter[int] = Counter()
+    known = {each for part in sizes for each in part} - {user}
     for users in more:
         left.update(buffer.push(numbered(users, first), generator).time.tolist())
         first += len(users)
+        known |= set(users)
+        assert len(buffer) <= case.most(known)  # nor does anybody count who is gone
     everything = Counter(list(kept)) + Counter(range(1000, first))
     assert Counter(list(contents(buffer))) + left == everything
+
+
+@all_buffers
+def test_no_count_of_who_is_forgotten_stays(case: Case) -> None:
+    """The number of the user is in no array of the state, nor is there a mark at its place."""
+    buffer, user = case.make(), 4321
+    pushed(buffer, [[0, user, user, 1], [user] * 9, [0, 2]])
+    buffer.forget(user)
+    state = stored(buffer.state())
+    for name, values in state.items():
+        assert not (np.asarray(values) == user).any(), name
+    assert not state.get("seen", np.zeros(0, bool))[user:].any()
 
 
 @all_buffers
@@ -146,8 +236,10 @@ def test_what_is_saved_goes_on_as_if_it_never_was(
     buffer, again = case.make(), case.make()
     pushed(buffer, sizes)
     buffer.forget(forgotten)
-    again.restore({name: array.copy() for name, array in buffer.state().items()})
+    again.restore(stored(buffer.state()))
     assert len(again) == len(buffer)
+    if len(buffer):
+        assert again.all().time.tolist() == buffer.all().time.tolist()
     results = []
     for one in (buffer, again):
         generator = np.random.default_rng(5)
@@ -277,3 +369,21 @@ def test_a_buffer_has_one_limit(limits: dict[str, int]) -> None:
 def test_rank_counts_equals_before(values: list[int]) -> None:
     expected = [values[:place].count(value) for place, value in enumerate(values)]
     assert rank(np.array(values, np.int64)).tolist() == expected
+
+
+def test_the_hardest_posts_of_all_are_held() -> None:
+    (kind,) = shown("add-a-buffer.md").values()
+    buffer = make(kind, MAX_TOKENS, Setup(Payer()), posts=3)
+    left, _ = pushed(buffer, [[0] * 4, [1] * 9, [2]])  # 0 to 13, of costs 0 … 6, 0 … 6
+    assert buffer.all().time.tolist() == [6, 13, 5]  # of equals, the one that came first
+    assert sum(left.values()) == 11
+
+
+BUFFER_KINDS = [*BUFFERS.built_in, *shown("add-a-buffer.md").values()]
+
+
+@pytest.mark.parametrize("kind", BUFFER_KINDS, ids=lambda kind: kind.split(":")[-1])
+def test_settings_that_are_unknown_are_refused(kind: str) -> None:
+    assert BUFFERS.settings({"kind": kind, "posts": 30}).posts == 30
+    with pytest.raises(FirehoseError, match="Unknown key 'hue' in the buffer "):
+        BUFFERS.settings({"kind": kind, "posts": 30, "hue": 3})

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from firehose.batch import Batch
+from firehose.methods.step import Steps
 from firehose.models.personal import Personal
 from firehose.optim.gradient import Gradient
 from small_methods import adam, buffer, learner, shown, step, stream
@@ -58,17 +59,17 @@ def spread(model: Personal, gradient: Gradient) -> torch.Tensor:
 
 
 @pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """The posts of each gradient that is computed."""
-    counts: list[int] = []
+    batches: list[Batch] = []
     made = Personal.gradient
 
-    def counted(model: Personal, batch: Batch) -> Gradient:
-        counts.append(len(batch))
+    def noted(model: Personal, batch: Batch) -> Gradient:
+        batches.append(batch)
         return made(model, batch)
 
-    monkeypatch.setattr(Personal, "gradient", counted)
-    return counts
+    monkeypatch.setattr(Personal, "gradient", noted)
+    return batches
 
 
 NAMES = ("online-only", "replay-only", "mixed-replay", "a-gem")
@@ -76,7 +77,7 @@ KINDS = {name: name for name in NAMES} | shown("add-a-learner.md")
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_step_sees_so_many_posts_in_all(name: str, sizes: list[int]) -> None:
+def test_a_step_sees_so_many_posts_in_all(name: str, taken: list[Batch]) -> None:
     model = tiny("adapters")
     chosen = learner(KINDS[name], 6, model)
     held = buffer(posts=9)
@@ -85,4 +86,101 @@ def test_a_step_sees_so_many_posts_in_all(name: str, sizes: list[int]) -> None:
     assert chosen.gradient(step(model, chosen, empty, held)) is None  # nothing to learn from
     held.push(released, np.random.default_rng(0))
     assert chosen.gradient(step(model, chosen, released, held)) is not None
-    assert sum(sizes) == 6
+    assert sum(map(len, taken)) == 6
+
+
+@pytest.mark.parametrize("kind", ["mixed-replay", "a-gem"])
+@pytest.mark.parametrize(
+    ("step_size", "released", "held", "fresh", "remembered"),
+    [
+        (6, 8, 9, 3, 3),
+        (5, 8, 9, 3, 2),
+        (6, 8, 1, 3, 3),  # drawn with replacement
+        (6, 3, 9, 3, 3),
+        (6, 2, 9, 2, 4),  # too few are released
+        (6, 1, 1, 1, 5),
+        (6, 8, 0, 6, 0),  # nothing is remembered
+        (6, 6, 0, 6, 0),
+        (6, 4, 0, 4, 0),  # nor are there more
+        (6, 0, 9, 0, 6),  # nothing is released: A-GEM has no gradient to correct
+        (6, 0, 0, 0, 0),
+    ],
+)
+def test_a_step_is_topped_up_from_the_other_half(
+    kind: str,
+    step_size: int,
+    released: int,
+    held: int,
+    fresh: int,
+    remembered: int,
+    taken: list[Batch],
+) -> None:
+    model = tiny("adapters")
+    posts = stream(1, posts=8)[0].select(np.arange(released))
+    memory = buffer(posts=9)
+    memory.push(stream(10, posts=1)[9].select(np.zeros(held, np.int64)), np.random.default_rng(0))
+    chosen = learner(kind, step_size)
+    found = chosen.gradient(step(model, chosen, posts, memory))
+    if not fresh and (kind == "a-gem" or not remembered):
+        assert found is None
+        return
+    times = [batch.time.tolist() for batch in taken]
+    parts = [part for part in (fresh, remembered) if part]
+    assert [len(part) for part in times] == (parts if kind == "a-gem" else [sum(parts)])
+    every = [time for part in times for time in part]
+    assert every[fresh:] == [9] * remembered  # the only post that is remembered
+    assert len(set(every[:fresh])) == fresh  # different ones
+    assert found is not None
+    assert found.tokens == sum(len(batch.tokens) - len(batch) for batch in taken)
+
+
+@pytest.mark.parametrize("kind", ["mixed-replay", "a-gem"])
+def test_a_step_that_needs_no_more_draws_released_posts_first(
+    kind: str, taken: list[Batch]
+) -> None:
+    model = tiny("adapters")
+    first, (released,) = stream(1, posts=8, seed=1)[0], stream(1, posts=8)
+    memory = buffer(posts=9)
+    memory.push(first, np.random.default_rng(0))
+    chosen = learner(kind, 6)
+    chosen.gradient(step(model, chosen, released, memory, 3))
+    generator = np.random.default_rng(3)
+    fresh = released.select(generator.choice(8, 3, replace=False, shuffle=False))
+    expected = Batch.join([fresh, memory.sample(3, generator)])
+    assert Batch.join(taken).tokens.tolist() == expected.tokens.tolist()
+
+
+def test_online_ewc_draws_weights_back_to_their_anchor_by_what_they_mattered() -> None:
+    """The running averages, and the penalty that follows from them, by hand."""
+    model = awake(tiny("adapters"))
+    ewc = learner(KINDS["OnlineEWC"], 4, model, strength=10, decay=0.75)
+    plain, rule = learner("online-only", 4), adam(model, 0.05)
+    anchors = [weight.detach().clone() for weight in model.parameters()]
+    fishers = [torch.zeros_like(weight) for weight in anchors]
+    for batch in stream(3):
+        one = step(model, ewc, batch, rule=rule)
+        expected, found = plain.gradient(one), ewc.gradient(one)
+        assert expected is not None and found is not None
+        rows = zip(model.parameters(), expected.shared, found.shared, strict=True)
+        for number, (weight, slope, pulled) in enumerate(rows):
+            assert slope is not None and pulled is not None
+            pull = 10 * fishers[number] * (weight.detach() - anchors[number])
+            assert torch.allclose(pulled, slope + pull, atol=1e-7)
+            fishers[number] = 0.75 * fishers[number] + 0.25 * slope**2
+            anchors[number] = 0.75 * anchors[number] + 0.25 * weight.detach()
+        assert torch.equal(found.users, expected.users)
+        rule.step(found)
+        ewc.end_round(one, Steps(1, 1))
+    assert any(float(fisher.max()) > 0 for fisher in fishers)
+
+
+def test_hard_first_takes_the_posts_that_cost_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = awake(tiny("adapters"))
+    hard = learner(KINDS["HardFirst"], 4, model)
+    (released,) = stream(1, posts=8)
+    paid = model.pay(released)
+    hardest = set(np.argsort(-paid.nats / paid.words)[:4].tolist())
+    taken: list[Batch] = []
+    monkeypatch.setattr(model, "gradient", taken.append)
+    hard.gradient(step(model, hard, released))
+    assert set(taken[0].time.tolist()) == hardest

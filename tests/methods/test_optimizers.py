@@ -1,6 +1,7 @@
 """Optimizers: ConGraD by brute force, and what Online GD does with the rate."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,11 +9,24 @@ import torch
 
 from firehose.batch import Batch
 from firehose.methods.learners import Learner
-from firehose.methods.step import Setup, Step
+from firehose.methods.step import Setup, Step, Steps
 from firehose.models.personal import Personal
 from firehose.optim.gradient import Gradient
 from firehose.plugins import Choice
-from small_methods import Parts, adam, buffer, congrad, learner, online_gd, step, stream
+from small_methods import (
+    Parts,
+    adam,
+    buffer,
+    congrad,
+    learner,
+    online_gd,
+    optimizer,
+    same,
+    shown,
+    step,
+    stored,
+    stream,
+)
 from small_models import awake, tiny
 
 
@@ -52,9 +66,9 @@ def test_congrad_keeps_what_brute_force_picks(allow_no_step: bool, seed: int) ->
     batches = stream(4, seed=seed)
     mine, model = (awake(tiny("adapters", seed=seed)) for _ in range(2))
     rule = adam(mine, 0.05, warmup=1)
-    optimizer = congrad(rule, 4, validation=9, allow_no_step=allow_no_step)
-    optimizer.admit(stream(3, seed=seed + 50)[0], np.random.default_rng(seed))
-    held = optimizer.validation.sample(4, np.random.default_rng(7))
+    chosen = congrad(rule, 4, validation=9, allow_no_step=allow_no_step)
+    chosen.admit(stream(3, seed=seed + 50)[0], np.random.default_rng(seed))
+    held = chosen.validation.sample(4, np.random.default_rng(7))
     # By brute force: every candidate of a model of its own.
     candidates, scores = [flat(model)], [model.cost(held)]
     by_hand = adam(model, 0.05)
@@ -64,7 +78,7 @@ def test_congrad_keeps_what_brute_force_picks(allow_no_step: bool, seed: int) ->
         scores.append(model.cost(held))
     first = 0 if allow_no_step else 1
     best = first + int(np.argmin(scores[first:]))
-    steps = optimizer.descend(step(mine, Scripted(batches), batches[0], generator=7, rule=rule))
+    steps = chosen.descend(step(mine, Scripted(batches), batches[0], generator=7, rule=rule))
     assert steps.kept == best
     assert steps.taken == 4
     assert torch.equal(flat(mine), candidates[best])
@@ -78,18 +92,17 @@ def test_congrad_keeps_what_brute_force_picks(allow_no_step: bool, seed: int) ->
 def test_adam_s_moments_go_back_if_asked(restore_moments: bool) -> None:
     model = awake(tiny("adapters"))
     rule = adam(model, 10.0)  # every step is a disaster
-    optimizer = congrad(rule, restore_moments=restore_moments)
-    optimizer.admit(stream()[0], np.random.default_rng(0))
+    chosen = congrad(rule, restore_moments=restore_moments)
+    chosen.admit(stream()[0], np.random.default_rng(0))
     assert rule.rows is not None
     before = [moment.clone() for moment in rule.moments()]
     rows = rule.rows.steps.state().clone()
     start = flat(model)
-    steps = optimizer.descend(step(model, learner("online-only", 4), stream()[1], rule=rule))
+    steps = chosen.descend(step(model, learner("online-only", 4), stream()[1], rule=rule))
     assert (steps.taken, steps.kept) == (3, 0)
     assert torch.equal(flat(model), start)
     now = rule.moments()
-    same = all(torch.equal(a, b) for a, b in zip(before, now, strict=True))
-    assert same is restore_moments
+    assert all(map(torch.equal, before, now)) is restore_moments
     assert torch.equal(rule.rows.steps.state(), rows) is restore_moments
 
 
@@ -113,3 +126,37 @@ def test_a_candidate_s_cost_is_the_loss_without_dropout() -> None:
     by_hand = np.mean(paid.nats / (batch.lengths - 1))
     assert model.cost(batch) == pytest.approx(float(by_hand), rel=1e-5)
     assert not math.isnan(by_hand)
+
+
+@pytest.mark.parametrize("rate", [0.01, 10.0])
+def test_steps_are_taken_while_they_help(rate: float) -> None:
+    (kind,) = shown("add-an-optimizer.md").values()
+    model = awake(tiny("adapters"))
+    rule = adam(model, rate)
+    chosen = optimizer(kind, rule, steps=4)
+    (released,) = stream(1)
+    before, moments = flat(model), stored(rule.state())
+    cost = model.cost(released)
+    steps = chosen.descend(step(model, learner("online-only", 4), released, rule=rule))
+    assert steps.losses[0] == cost and len(steps.losses) == steps.taken + 1
+    assert model.cost(released) == steps.losses[steps.kept] == min(steps.losses)
+    if rate < 1:  # all of them help
+        assert (steps.taken, steps.kept) == (4, 4)
+    else:  # the first one is a disaster
+        assert (steps.taken, steps.kept) == (1, 0)
+        assert torch.equal(flat(model), before)
+        assert same(stored(rule.state()), {**moments, "rounds": 1})
+    nothing = released.select(np.zeros(0, np.int64))
+    assert chosen.descend(step(model, learner("replay-only", 4), nothing, rule=rule)) == Steps()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_congrad_forgets_what_it_holds_back(seed: int) -> None:
+    model = tiny("adapters")
+    chosen = congrad(adam(model, 0.01), validation=30)
+    for batch in stream(5, seed=seed):
+        chosen.admit(batch, np.random.default_rng(0))
+    held = Counter(chosen.validation.all().user.tolist())
+    assert chosen.forget(1) == held.pop(1, 0)
+    assert Counter(chosen.validation.all().user.tolist()) == held
+    assert chosen.forget(1) == 0 == online_gd(chosen.rule).forget(1)

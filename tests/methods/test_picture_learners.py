@@ -5,19 +5,30 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from firehose.batch import Batch
 from firehose.data.pictures.files import Pictures
 from firehose.data.pictures.tasks import as_posts
+from firehose.errors import FirehoseError
 from firehose.methods.buffers.exemplars import Exemplars, herd
 from firehose.methods.learners.gem import weights
 from firehose.methods.step import Setup
 from firehose.models.perceptron import Perceptron, PixelScale, labels
 from firehose.optim.clipping import NotFinite
 from firehose.optim.gradient import Gradient
-from small_methods import buffer, learner, sgd, step
+from small_methods import (
+    adam,
+    buffer,
+    congrad,
+    learner,
+    online_gd,
+    same,
+    sgd,
+    step,
+    stored,
+)
+from small_models import awake, batch_of, tiny
 
 PIXELS = 6
 
@@ -168,6 +179,58 @@ def test_gem_without_a_past_is_online_only() -> None:
     assert gem.gradient(step(model, gem, released.select(np.zeros(0, np.int64)), memory)) is None
 
 
+@pytest.mark.parametrize("tasks", [1, 3, 9])
+def test_gem_looks_at_so_many_tasks_and_at_all_that_is_remembered_of_each(
+    tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Perceptron(PIXELS, 3, (5,))
+    memory = buffer("stratified", PIXELS + 1, per_user=4)
+    generator = np.random.default_rng(0)
+    for task in range(6):
+        memory.push(pictures(4, task=task), generator)
+    looked: list[tuple[int, ...]] = []
+    made = Perceptron.gradient
+
+    def noted(model: Perceptron, batch: Batch) -> Gradient:
+        looked.append(tuple(batch.user.tolist()))
+        return made(model, batch)
+
+    monkeypatch.setattr(Perceptron, "gradient", noted)
+    gem = learner("gem", 5, tasks=tasks)
+    seen = set()
+    for seed in range(30):
+        looked.clear()
+        found = gem.gradient(step(model, gem, pictures(5, task=5), memory, seed))
+        assert found is not None
+        assert looked[0] == (5,) * 5
+        past = {users[0] for users in looked[1:]}
+        assert all(users == users[:1] * 4 for users in looked[1:])
+        assert len(past) == len(looked) - 1 == min(tasks, 5) and 5 not in past
+        assert found.tokens == (5 + 4 * len(past)) * PIXELS
+        seen |= past
+    assert seen == set(range(5))  # drawn anew for each step
+
+
+def test_gem_plays_with_posts_and_their_users() -> None:
+    """Each user is a task; what conflicts is taken out, over weights and vectors together."""
+    model = awake(tiny("adapters"))
+    memory = buffer("stratified", per_user=2)
+    generator = np.random.default_rng(0)
+    past = batch_of([[1, 7, 5, 2], [1, 8, 5, 2]], [4, 4])
+    memory.push(past, generator)
+    released = batch_of([[1, 7, 6, 2], [1, 8, 6, 2]], [0, 1])
+    rule = adam(model, 0.02)
+    for _ in range(20):  # until what helps the one harms the other
+        rule.step(model.gradient(Batch.join([past, released])))
+    gem = learner("gem", 2, margin=0.0)
+    before, reference = model.gradient(released), model.gradient(past)
+    assert before.dot(reference) < 0
+    found = gem.gradient(step(model, gem, released, memory))
+    assert found is not None
+    assert found.dot(reference) == pytest.approx(0, abs=1e-5 * found.norm())
+    assert found.rows.tolist() == [0, 1, 4]
+
+
 def test_herding_is_greedy() -> None:
     features = torch.tensor(np.random.default_rng(1).normal(size=(7, 3)), dtype=torch.float32)
     order = herd(features, 5).tolist()
@@ -215,6 +278,48 @@ def test_a_task_may_be_shorter_than_others() -> None:
     assert len(held) == 3  # the second task is not over yet
     held.push(pictures(3, task=1, first=3), generator)
     assert len(held) == 9
+
+
+def test_exemplars_are_stored_with_their_columns_and_go_on_as_they_were() -> None:
+    model = Perceptron(PIXELS, 6, (5,))
+    held, again = (exemplars(model, 12, [9, 9, 9]) for _ in range(2))
+    generator = np.random.default_rng(0)
+
+    def tasks(number: int) -> Batch:
+        batch = pictures(9, task=number, first=number)
+        per_token = {"double": 2 * batch.tokens.astype(np.int64)}
+        return batch.with_columns({"sum": batch.tokens.reshape(9, -1).sum(1)}, per_token)
+
+    def columns_are_right(batch: Batch) -> bool:
+        sums = batch.tokens.reshape(len(batch), -1).sum(1)
+        doubled = batch.per_token["double"] == 2 * batch.tokens.astype(np.int64)
+        return bool((batch.per_post["sum"] == sums).all() and doubled.all())
+
+    held.push(tasks(0), generator)
+    held.push(tasks(1).select(np.arange(5)), generator)
+    held.push(tasks(1).select(np.zeros(0, np.int64)), generator)  # nothing was released
+    again.restore(stored(held.state()))
+    assert same(stored(again.state()), stored(held.state()))
+    results = []
+    for one in (held, again):
+        gone = one.push(tasks(1).select(np.arange(5, 9)), generator)
+        assert columns_are_right(gone) and columns_are_right(one.all())
+        drawn = one.sample(9, np.random.default_rng(1)).tokens.tolist()
+        _, outputs = one.reminders(np.random.default_rng(2))
+        results.append((gone.tokens.tolist(), drawn, outputs.tolist()))
+    assert results[0] == results[1]
+    assert same(stored(again.state()), stored(held.state()))
+
+
+def test_of_a_forgotten_task_no_exemplar_and_no_output_stays() -> None:
+    held = exemplars(Perceptron(PIXELS, 6, (5,)), 12, [9, 6])
+    generator = np.random.default_rng(0)
+    held.push(pictures(9), generator)
+    held.push(pictures(3, task=1, first=3), generator)  # its second half is to come
+    assert held.forget(1) == 3 and held.forget(1) == 0
+    assert len(held) == 9 and not held.pending
+    assert held.forget(0) == 9
+    assert stored(held.state()) == {"pending": [], "chosen": {}, "outputs": {}}
 
 
 def test_the_nearest_mean_decides() -> None:
@@ -324,3 +429,27 @@ def test_weights_can_start_as_torch_s_own() -> None:
         assert float(weight.mean()) == pytest.approx(0, abs=bound / 50)
         most = float(bias.abs().max())
         assert most == 0 if start == "xavier" else 0.9 * bound < most <= bound
+
+
+def test_icarl_says_what_it_cannot_play_with() -> None:
+    pictured, written = Perceptron(PIXELS, 3, (5,)), tiny("adapters")
+    with pytest.raises(FirehoseError, match="iCaRL needs classes, and posts have none"):
+        learner("icarl", 4, written)
+    with pytest.raises(FirehoseError, match="Exemplars are pictures of a class"):
+        buffer("exemplars", PIXELS + 1, Setup(written, task_sizes=(9,)), posts=12)
+    with pytest.raises(FirehoseError, match="they need a stream of tasks"):
+        buffer("exemplars", PIXELS + 1, Setup(pictured), posts=12)
+    with pytest.raises(FirehoseError, match="greater than or equal to 10"):
+        exemplars(pictured, 9, [9])
+    icarl = learner("icarl", 4, pictured)
+    held, rule = exemplars(pictured, 12, [9]), sgd(pictured, 0.1)
+    icarl.refuse(held, online_gd(rule))
+    with pytest.raises(FirehoseError, match=r"iCaRL needs exemplars: .*memory.kind=exemplars"):
+        icarl.refuse(buffer(posts=9), online_gd(rule))
+    with pytest.raises(FirehoseError, match="ConGraD holds some back: choose Online GD"):
+        icarl.refuse(held, congrad(rule))
+
+
+def test_the_others_play_with_everything() -> None:
+    for kind in ("online-only", "replay-only", "mixed-replay", "a-gem", "gem"):
+        learner(kind, 4).refuse(buffer(posts=9), congrad(sgd(Perceptron(PIXELS, 3, ()), 0.1)))

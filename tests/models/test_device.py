@@ -60,10 +60,10 @@ def test_only_devices_that_can_be_are_named() -> None:
 
 def _trained(device: Device, steps: int = 30) -> tuple[Personal, Gradient]:
     model = awake(tiny("adapters")).move_to(device)
-    adam = adam(model, 1e-2)
+    rule = adam(model, 1e-2)
     for _ in range(steps):
         gradient = model.train().gradient(POSTS)
-        adam.step(gradient)
+        rule.step(gradient)
     return model, gradient
 
 

@@ -1,6 +1,7 @@
 """Against numbers made with the authors' own model code."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from firehose.batch import Batch
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
+from firehose.generation.decoding import Decoder
 from firehose.models.attention import Grid
-from firehose.models.personal import ModelPlan, Personal, predictions
+from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
 from firehose.models.published import adopt, convert, from_release, plan_of, release
 from firehose.models.store import load as open_model
 from firehose.models.transformer_xl import Shape
+from firehose.models.users import NOBODY
+from small_models import PERSONAL, TINY, batch_of
 
 FIXTURES = Path(__file__).parent / "parity"
 Released = dict[str, torch.Tensor]
@@ -143,6 +147,65 @@ def test_a_released_file_becomes_a_model_and_a_file_again(
     for key, value in wide.items():
         rows = slice(1, None) if key.startswith(("word_emb", "out_layer")) else slice(None)
         assert torch.equal(returned[key][rows], value[rows]), key
+
+
+@pytest.mark.parametrize("architecture", PERSONAL)
+def test_weights_without_a_projection_of_users_are_as_with_the_identity(
+    architecture: Architecture, tmp_path: Path, words: Path
+) -> None:
+    vocabulary = Vocabulary.load(words)
+    plan = ModelPlan(
+        architecture=architecture, shape=TINY, d_user=TINY.d_model, project_users=False, mlp=8
+    )
+    weights = release(_awake_and_wide(Personal(plan, vocabulary.size)))
+    assert not any("emb_projs" in name for name in weights)
+    torch.save(weights, tmp_path / "model.pt")
+    convert(tmp_path / "model.pt", tmp_path / "model", words, architecture)
+    found = open_model(tmp_path / "model")
+    assert not found.model.plan.project_users
+    assert found.model.plan.architecture == architecture
+    by_hand = Personal(plan.model_copy(update={"project_users": True}), vocabulary.size)
+    adopt(by_hand, weights | {"user_emb.emb_projs.0": torch.eye(TINY.d_model)})
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2], [1, 7, 7, 7, 2]], [3, 0, NOBODY])
+    expected = by_hand.pay(batch).nats
+    np.testing.assert_allclose(found.model.pay(batch).nats, expected, rtol=0, atol=1e-5)
+    pair = (found.model, by_hand)
+    ours, theirs = (Decoder(model, user=3).advance(torch.tensor([[1, 4]])) for model in pair)
+    torch.testing.assert_close(ours, theirs)
+    assert not np.allclose(by_hand.pay(replace(batch, user=batch.user + 1)).nats, expected)
+    convert(tmp_path / "model", tmp_path / "again.pt")
+    returned = torch.load(tmp_path / "again.pt", weights_only=True)
+    assert set(returned) == set(weights)
+    assert all(torch.equal(returned[name], weights[name]) for name in weights)
+
+
+def test_a_projection_that_the_release_has_no_room_for_is_applied() -> None:
+    plan = ModelPlan(shape=TINY, d_user=TINY.d_model, mlp=8)
+    model = _awake_and_wide(Personal(plan, 50))
+    weights = release(model)
+    found = Personal(plan_of(weights, None), 50)
+    adopt(found, weights)
+    assert not found.plan.project_users
+    batch = batch_of([[1, 4, 5, 2], [1, 9, 2]], [3, 0])
+    np.testing.assert_allclose(found.pay(batch).nats, model.pay(batch).nats, rtol=0, atol=1e-5)
+
+
+def test_a_projection_is_left_out_only_where_it_is_not_needed() -> None:
+    _, _, _, weights = load("adapters")
+    without = {key: value for key, value in weights.items() if "emb_projs" not in key}
+    with pytest.raises(FirehoseError, match=r"have no user_emb\.emb_projs\.0"):
+        adopt(Personal(plan_of(without, None), 50), without)
+    with pytest.raises(FirehoseError, match="d_user = 4 must be d_model = 16; make them equal"):
+        Personal(ModelPlan(shape=TINY, d_user=4, project_users=False), 50)
+
+
+def _awake_and_wide(model: Personal) -> Personal:
+    """Residual MLPs that say something, and users whose vectors are as wide as hidden ones."""
+    torch.manual_seed(0)
+    for mlp in model.mlps.values():
+        torch.nn.init.normal_(mlp.norm.weight)  # type: ignore[union-attr, arg-type]
+    model.users.enter(np.arange(5), torch.randn(5, model.plan.d_user))
+    return model
 
 
 def test_one_residual_mlp_may_stand_before_or_after_the_layers() -> None:

@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from firehose.models import softmax
 from firehose.models.attention import Grid
 from firehose.models.dropout import Dropout, Random
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
-from small_models import PERSONAL, PIECES, awake, batch_of, tiny
+from small_models import PERSONAL, PIECES, TINY, awake, batch_of, tiny
 
 posts_strategy = st.lists(
     st.lists(st.integers(0, PIECES - 1), min_size=2, max_size=9), min_size=1, max_size=6
@@ -60,12 +59,13 @@ def test_a_word_is_predicted_from_the_words_before_it_only() -> None:
     assert not torch.allclose(first[3], second[3], atol=1e-2)
 
 
+@pytest.mark.parametrize("changes", [{}, {"d_user": TINY.d_model, "project_users": False}])
 @pytest.mark.parametrize("architecture", PERSONAL)
 def test_a_fresh_personal_model_is_the_pretrained_one_and_its_users_move_at_once(
-    architecture: Architecture,
+    architecture: Architecture, changes: dict[str, object]
 ) -> None:
     pretrained = tiny("agnostic")
-    model = tiny(architecture, seed=1)
+    model = tiny(architecture, seed=1, **changes)
     model.shared.load_state_dict(pretrained.shared.state_dict())
     batch = batch_of([[1, 4, 5, 2], [1, 9, 2], [1, 7, 7, 7, 2]])
     assert model.pay(batch).nats.tolist() == pretrained.pay(batch).nats.tolist()

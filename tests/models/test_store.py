@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from conftest import contents, prepared, simple_posts
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.models.personal import Architecture
-from firehose.models.store import load, save
+from firehose.models.store import find_model, load, save
 from firehose.storage import tensors
 from small_models import awake, batch_of, tiny, trained_on
 
@@ -33,7 +34,7 @@ def test_what_is_saved_comes_back(
     posts = small_corpus.splits["test"].between(0, 9)
     assert again.model.pay(posts).nats.tolist() == trained.model.pay(posts).nats.tolist()
     assert again.model.plan == trained.model.plan
-    assert again.vocabulary.model == trained.vocabulary.model
+    assert again.encoder.vocabulary.model == trained.encoder.vocabulary.model
     assert again.origin == {"kind": "by hand"}
     assert not again.model.training
 
@@ -56,6 +57,32 @@ def test_users_are_known_by_name(tmp_path: Path, saved: Path, small_corpus: Corp
         expected = trained.model.users.take(number, learn=False).vectors
         assert torch.equal(vectors, expected)
     assert set(load(saved).known()) >= {"user0", "user2"}
+
+
+def test_texts_cost_what_their_posts_in_the_corpus_cost(saved: Path, small_corpus: Corpus) -> None:
+    by_moment = {post.time: post for post in simple_posts()}
+    split = small_corpus.splits["test"].between(0, 9)
+    posts = [by_moment[time] for time in split.time.tolist()]
+    alone, within = load(saved), load(saved, small_corpus)
+    expected = within.model.pay(split)
+    for trained in (alone, within):
+        paid = trained.pay(posts)
+        np.testing.assert_allclose(paid.nats, expected.nats, rtol=0, atol=1e-5)
+        assert paid.words.tolist() == expected.words.tolist()
+    strangers = alone.pay([post._replace(user="somebody new") for post in posts])
+    nobody = alone.model.pay(replace(split, user=np.full(len(split), -1, np.int32)))
+    assert strangers.nats.tolist() == nobody.nats.tolist()
+    assert np.abs(strangers.nats - expected.nats).max() > 1e-4
+    assert len(alone.users) == 2  # user1 was forgotten, and the stranger left no trace
+
+
+def test_a_run_s_folder_stands_for_the_model_in_it(tmp_path: Path, small_corpus: Corpus) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(FirehoseError, match="run is not a model: no"):
+        load(tmp_path / "run")
+    save(trained_on(small_corpus), tmp_path / "run/model")
+    assert find_model(tmp_path / "run") == find_model(tmp_path / "run/model")
+    assert load(tmp_path / "run").known() == load(tmp_path / "run/model").known()
 
 
 def test_a_corpus_of_other_words_is_refused(
@@ -164,3 +191,16 @@ def test_a_table_of_users_comes_back_to_the_same_bits() -> None:
     mine, theirs = model.users.state(), other.users.state()
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_prompts_are_treated_as_posts_were(tmp_path: Path) -> None:
+    cleaning = {"mentions": "replace", "max_characters": 99}
+    posts = [post._replace(text=f"{post.text} @{post.user}") for post in simple_posts()]
+    corpus = prepared(tmp_path, posts, clean=cleaning)
+    save(trained_on(corpus), tmp_path / "model")
+    card = json.loads((tmp_path / "model/model.json").read_text())
+    assert card["encoder"] == cleaning
+    encoder = load(tmp_path / "model").encoder
+    assert encoder.vocabulary.decode(encoder.prompt("the @fox")) == "the <MENTION>"
+    with pytest.raises(FirehoseError, match="has 100 characters, and a post no more than 99"):
+        encoder.prompt("x" * 100)

@@ -1,12 +1,15 @@
 """The table of users: grows, averages, forgets, against a dictionary that does the same."""
 
+from typing import Literal
+
 import numpy as np
+import pytest
 import torch
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from firehose.models.users import NOBODY, Users
+from small_methods import stored
 
 
 class Table(RuleBasedStateMachine):
@@ -45,6 +48,12 @@ class Table(RuleBasedStateMachine):
         np.testing.assert_allclose(taken.vectors[taken.which[0]].numpy(), mean, atol=1e-4)
         assert not taken.vectors.requires_grad
 
+    @rule()
+    def store(self) -> None:
+        """Go on with another table, from what was stored."""
+        state, self.users = stored(self.users.state()), Users(2)
+        self.users.restore(state)
+
     @invariant()
     def holds_everybody_once(self) -> None:
         assert len(self.users) == len(self.expected)
@@ -58,3 +67,15 @@ class Table(RuleBasedStateMachine):
 
 Table.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestTable = Table.TestCase
+
+
+@pytest.mark.parametrize("start", ["mean", "zero"])
+def test_new_users_begin_at_the_mean_or_at_zero(start: Literal["mean", "zero"]) -> None:
+    users = Users(2, start)
+    users.enter(np.array([4, 7]), torch.tensor([[1.0, 2.0], [3.0, -6.0]]))
+    expected = [2.0, -2.0] if start == "mean" else [0.0, 0.0]
+    assert users.take(np.array([9, NOBODY]), learn=False).vectors.tolist() == [expected] * 2
+    assert len(users) == 2  # who is only looked at gets no row
+    assert users.take(np.array([9, NOBODY]), learn=True).rows.tolist() == [-1, 2]
+    assert users.vectors[2].tolist() == expected
+    assert users.numbers().tolist() == [4, 7, 9]

@@ -1,4 +1,4 @@
-"""Posts in, corpus out."""
+"""The commands about data: demo, prepare, stats and check."""
 
 import os
 from enum import StrEnum
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Runner(StrEnum):
-    """Where the work is done."""
+    """Where the processes run."""
 
     native = "native"
     ray = "ray"
@@ -22,9 +22,11 @@ class Runner(StrEnum):
 
 CORES = os.cpu_count() or 1
 Workers = Annotated[
-    int, typer.Option(min=0, help="Processes to work in; 0: in this one. Default: all cores.")
+    int, typer.Option(min=0, help="Processes that do the work; 0: this one. Default: all cores.")
 ]
-Where = Annotated[Runner, typer.Option(help="This machine, or a Ray cluster. Same corpus.")]
+Where = Annotated[
+    Runner, typer.Option(help="On this machine, or on a Ray cluster; the corpus is the same.")
+]
 
 
 @app.command()
@@ -55,14 +57,16 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
             help="Files, folders, globs or git repositories; none: the simulated population."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the corpus goes.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, typer.Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
     source: Annotated[
         str | None,
         typer.Option(
             help="tabular, twitter, git, nature, or FILE.py:Class. Default: what the paths are."
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file, as in a corpus.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of settings, as in a corpus.")
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any setting, as a.b=value: --set source.columns.user=author"),
@@ -71,16 +75,16 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         list[str] | None,
         typer.Option(help="Published lists of tweets: only these, in the splits they name."),
     ] = None,
-    min_posts: Annotated[int | None, typer.Option(help="Drop users with fewer (20).")] = None,
+    min_posts: Annotated[int | None, typer.Option(help="Drop users with fewer posts (20).")] = None,
     languages: Annotated[
         str | None, typer.Option(help='Languages to keep, as en,de (en); "" keeps all.')
     ] = None,
     mentions: Annotated[str | None, typer.Option(help="keep, or replace by `<MENTION>`.")] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(help="Pieces (32,000, or what the text supports).")
+        int | None, typer.Option(help="Number of pieces (32,000, or what the text supports).")
     ] = None,
     vocab_model: Annotated[
-        Path | None, typer.Option(help="A SentencePiece .model to use instead.")
+        Path | None, typer.Option(help="A SentencePiece .model to use instead of training one.")
     ] = None,
     pretrain_before: Annotated[
         str | None, typer.Option(help="A date: earlier posts become a pretraining set.")
@@ -88,7 +92,9 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     small: Annotated[
         float | None, typer.Option(help="Put this share of users into a small corpus of its own.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the choice of held-out posts (0).")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the choice of held-out posts (0).")
+    ] = None,
     workers: Workers = CORES,
     runner: Where = Runner.native,
     strict: Annotated[bool, typer.Option(help="Stop at the first unreadable record.")] = False,
@@ -96,9 +102,10 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Make a corpus from any stream of posts.
 
-    The paper's cleaning: detect the language and keep English, drop retweets and replies, drop
-    users with fewer than 20 posts, tokenize with URLs as `<URL>`, put `<SOT>` and `<EOT>` around.
-    Then 3 posts per user are held out for validation, 3 for testing, and the rest is in time order.
+    The posts are cleaned as in the paper: English posts are kept, retweets and replies are dropped,
+    users with fewer than 20 posts are dropped, URLs become `<URL>`, and each post goes from `<SOT>`
+    to `<EOT>`. Of each user 3 posts are held out for validation and 3 for testing; the others are
+    for training, in time order.
 
     Examples:
 
@@ -109,8 +116,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     - `firehose prepare twitter-stream-2013-01.tar --ids lists/ --out firehose10m`
     """
     from firehose.data.plan import make_plan
-    from firehose.data.prepare import Execution
-    from firehose.data.prepare import prepare as make
+    from firehose.data.prepare import Execution, prepare as make
 
     tables: dict[str, Any] = {
         "source": {"kind": source, "ids": ids or None},
@@ -132,7 +138,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 def stats(
     corpus: CorpusPath,
     out: Annotated[
-        Path | None, typer.Option(help="Where the page and the figures go (CORPUS/stats).")
+        Path | None, typer.Option(help="A folder for the page and the figures (CORPUS/stats).")
     ] = None,
 ) -> None:
     """Describe a corpus: the paper's table and four figures, printed and as one HTML page."""

@@ -38,8 +38,7 @@ def report(
 
 
 def _compare(runs: list[Path], out: Path, command: str) -> None:
-    from firehose.experiments.compare import compare as read
-    from firehose.experiments.compare import write
+    from firehose.experiments.compare import compare as read, write
     from firehose.progress import announce
     from firehose.report.tables import terminal
 

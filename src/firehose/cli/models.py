@@ -105,8 +105,7 @@ def evaluate(
 
     Example: `firehose evaluate oracle corpus --out users.parquet`
     """
-    from firehose.game.evaluate import evaluate as score
-    from firehose.game.evaluate import write
+    from firehose.game.evaluate import evaluate as score, write
     from firehose.report.tables import terminal
     from firehose.report.words import many
 
@@ -143,8 +142,8 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose generate oracle --user alice --prompt "fix the" --temperature 0.7 --count 3`
     """
-    from firehose.generation.writing import Sampling
-    from firehose.generation.writing import generate as write
+    from firehose.generation.generate import generate as write
+    from firehose.generation.sampling import Sampling
     from firehose.models.store import load
 
     values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
@@ -166,7 +165,7 @@ def suggest(
 
     Example: `firehose suggest oracle --user alice --prompt "fix the" -k 3`
     """
-    from firehose.generation.writing import suggest as look
+    from firehose.generation.suggest import suggest as look
     from firehose.models.store import load
     from firehose.report.tables import Table, terminal
 
@@ -177,9 +176,7 @@ def suggest(
 
 
 def _tell_if_unknown(trained: "Trained", model: Path, user: str | None) -> None:
-    from firehose.generation.writing import knows
-
-    if user is not None and trained.model.is_personal and not knows(trained, user):
+    if user is not None and trained.model.is_personal and not trained.knows(user):
         typer.echo(f"{model} does not know {user}: this is the population's text.", err=True)
 
 

@@ -1,1 +1,1 @@
-"""Posts in, corpus out."""
+"""Sources of posts, how a corpus is made from them, and how it is read."""

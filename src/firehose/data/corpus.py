@@ -1,4 +1,4 @@
-"""The prepared data set on disk: memory-mapped flat arrays, and what is known about them.
+"""The prepared data set on disk: memory-mapped flat arrays, and a manifest that describes them.
 
 ::
 
@@ -33,10 +33,10 @@ from firehose.storage.seals import File, Record, refuse_damage
 
 SCHEMA = 1
 SPLITS = (*USER_SPLITS, "pretrain")
-# A corpus up to this size is read and compared with its checksums whenever it is opened (a
-# fraction of a second); of a larger one only the sizes, and the rest by `firehose check`.
+# A corpus up to this size is compared with its checksums whenever it is opened, which takes a
+# fraction of a second. Of a larger one only the sizes of files are; `firehose check` compares all.
 CHECKED_WHEN_OPENED = 256 * 2**20
-CHUNK = 1 << 20  # posts whose lengths are looked at together
+CHUNK = 1 << 20  # posts whose lengths are computed at a time
 
 REMEDY = "prepare the corpus again"
 
@@ -64,7 +64,7 @@ class Floor(Record):
 
 
 class VocabularyRecord(Record):
-    """The vocabulary, as far as the arrays depend on it."""
+    """What the arrays of a corpus need to know of its vocabulary."""
 
     size: int
     sot: int
@@ -73,13 +73,13 @@ class VocabularyRecord(Record):
 
 
 class Manifest(Record):
-    """Everything known about a corpus but the posts."""
+    """Everything that is recorded about a corpus, except for the posts."""
 
     format: str = "firehose corpus"
     schema_version: int = SCHEMA
     version: str
     config: dict[str, Any]
-    read: int  # records, those skipped included
+    read: int  # records, including those that were skipped
     read_users: int
     skipped: dict[str, int]
     steps: list[Step]
@@ -92,12 +92,12 @@ class Manifest(Record):
     files: dict[str, File]
 
     def to_json(self) -> str:
-        """The manifest with its own checksum, so that a damaged one is noticed."""
+        """The manifest as JSON, with a checksum of itself."""
         body = self.model_dump(mode="json")
         return json.dumps(body | {"seal": _seal(body)}, indent=1, ensure_ascii=False) + "\n"
 
     def seal(self) -> str:
-        """What no other corpus has: a checksum over all checksums."""
+        """A checksum over the manifest with the checksums of all files; it identifies a corpus."""
         return _seal(self.model_dump(mode="json"))
 
 
@@ -116,18 +116,18 @@ class Split:
     time: NDArray[np.int64]  # [posts], milliseconds since 1970, UTC
     words: NDArray[np.int32]  # [posts], word-level tokens, <EOT> included
     key: NDArray[np.uint64]  # [posts], hash of the post's id
-    floor: NDArray[np.float64] | None = None  # [posts, 2], nats: knowing the user, or not
+    floor: NDArray[np.float64] | None = None  # [posts, 2], nats: knowing the user, and not
 
     def __len__(self) -> int:
         return len(self.user)
 
     def batch(self, posts: ArrayLike) -> Batch:
-        """The posts with these indices, in this order."""
+        """The posts with these indices, in this order, or those where a mask is true."""
         chosen = np.asarray(posts)
         if chosen.dtype == bool:
             chosen = np.flatnonzero(chosen)
         if len(chosen) and (chosen.dtype.kind not in "iu" or chosen.min() < 0):
-            raise FirehoseError("A post is named by its index: a whole number from 0 on.")
+            raise FirehoseError("Posts are chosen by index, a whole number from 0, or by a mask.")
         chosen = chosen.astype(np.int64)
         starts = np.asarray(self.offsets[chosen])
         places, offsets = gather(starts, self.offsets[chosen + 1] - starts)
@@ -140,7 +140,7 @@ class Split:
         )
 
     def between(self, start: int, stop: int) -> Batch:
-        """The posts ``start`` to ``stop`` in time order; nothing is copied."""
+        """The posts from ``start`` to before ``stop``; tokens are not copied."""
         first, last = self.offsets[start], self.offsets[stop]
         return Batch(
             self.tokens[first:last],
@@ -200,7 +200,11 @@ class Stream(BatchStream):
 
 
 class Corpus:
-    """A prepared corpus; ``Corpus(path)`` opens it, or refuses with a sentence."""
+    """A prepared corpus, opened from its folder; raises an error where it is damaged.
+
+    ``check`` says whether the contents of all files are compared with their checksums; by default
+    that depends on the size of the corpus.
+    """
 
     def __init__(self, path: str | Path, check: bool | None = None) -> None:
         self.path = Path(path)
@@ -211,7 +215,7 @@ class Corpus:
         self.splits = {name: self._open(name) for name in SPLITS if name in self.manifest.posts}
 
     def _open(self, name: str) -> Split:
-        """A split's columns, mapped; that they fit each other is known without reading them."""
+        """Map the columns of a split, and check that their lengths fit each other."""
         files = [file for file in self.manifest.files if file.startswith(f"{name}/")]
         try:
             columns = {
@@ -232,7 +236,7 @@ class Corpus:
         return FirehoseError(f"{self.path} is damaged: {how}; {REMEDY}.")
 
     def check(self, contents: bool = True) -> None:
-        """Refuse a corpus whose files are missing or cut, or (``contents``) altered."""
+        """Raise an error where a file is missing or cut, or, with ``contents``, altered."""
         refuse_damage(self.path, self.manifest.files, contents, REMEDY)
 
     def seal(self) -> str:
@@ -251,7 +255,7 @@ class Corpus:
         return found
 
     def stream(self, size: int = 256, hours: float | None = None) -> Stream:
-        """The training posts in time order, ``size`` at a time, or by windows of time."""
+        """The training posts in time order, ``size`` at a time, or by windows of ``hours``."""
         return Stream(self.splits["train"], size, hours)
 
     def share_longer(self, max_tokens: int) -> float:
@@ -264,7 +268,7 @@ class Corpus:
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary the tokens come from."""
+        """The vocabulary that the posts were encoded with."""
         return Vocabulary.load(self.path / "vocabulary.model")
 
     @functools.cached_property
@@ -277,7 +281,7 @@ class Corpus:
 
 
 def open_corpus(corpus: Corpus | str | Path) -> Corpus:
-    """The corpus itself, or the one at a path."""
+    """Open the corpus at a path; a corpus that is open already is returned as it is."""
     return corpus if isinstance(corpus, Corpus) else Corpus(corpus)
 
 
@@ -307,7 +311,7 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def is_corpus(path: Path) -> bool:
-    """Whether a folder is a corpus, or the two that ``split.small`` makes."""
+    """Whether a folder is a corpus, or holds the two corpora that ``split.small`` makes."""
     folders = [path] if (path / "manifest.json").exists() else [path / "large", path / "small"]
     if not all((folder / "manifest.json").is_file() for folder in folders):
         return False

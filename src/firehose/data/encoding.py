@@ -1,4 +1,4 @@
-"""Last stages of preparing: slices of time become arrays, and the arrays a corpus."""
+"""The last stages of preparing: encode slices of time as arrays, and join these to a corpus."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +25,14 @@ class Counts(NamedTuple):
     unknown: int  # pieces that stand for text the vocabulary cannot spell
 
 
-SLICE = 131_072  # posts, about: what one task encodes
+SLICE = 131_072  # the approximate number of posts that one task encodes
 
 
 def slices(times: Sequence[int]) -> list[Task]:
-    """Cut the stream at moments with about ``SLICE`` posts between; ``times`` is a sample."""
+    """Cut the stream of posts into slices of time with about ``SLICE`` posts each.
+
+    ``times`` are those of every ``SAMPLE``-th post.
+    """
     cuts = np.unique(np.sort(np.array(times, np.int64))[SLICE // SAMPLE :: SLICE // SAMPLE])
     edges: list[int | None] = [None, *cuts.tolist(), None]
     return [
@@ -39,7 +42,7 @@ def slices(times: Sequence[int]) -> list[Task]:
 
 
 def read_slice(folder: Path, task: Task) -> pa.Table:
-    """The posts of a slice of time from all parts, in time order; ``part`` is a column."""
+    """The posts of a slice of time, from all parts, in time order, with a column ``part``."""
     wanted = ds.scalar(True)
     if task["start"] is not None:
         wanted &= ds.field("time") >= task["start"]
@@ -47,7 +50,7 @@ def read_slice(folder: Path, task: Task) -> pa.Table:
         wanted &= ds.field("time") < task["stop"]
     tables = []
     for path in sorted((folder / "posts").glob("*.parquet")):
-        # One part after another: a scan of all at once would read ahead without bound.
+        # One file after another, as a scan of all of them would read ahead without a limit.
         table = ds.dataset(path).to_table(filter=wanted, use_threads=False)
         tables.append(table.append_column("part", pa.array(np.full(len(table), int(path.stem)))))
     posts = pa.concat_tables(tables)
@@ -55,16 +58,16 @@ def read_slice(folder: Path, task: Task) -> pa.Table:
 
 
 def members(posts: pa.Table, corpora: Sequence[str]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Which of the posts belong to each split of each corpus: "corpus/split" and a mask."""
+    """For each split of each corpus, its name "corpus/split" and a mask of the posts in it."""
     split, small = posts["split"].to_numpy(), posts["small"].to_numpy(zero_copy_only=False)
     for number, corpus in enumerate(corpora):
         for code, name in enumerate(SPLITS):
-            # Both corpora start from the same pretrained model, so both have its posts.
+            # The posts to pretrain on are in both corpora, which start from one pretrained model.
             yield f"{corpus}/{name}", (split == code) & ((small == number) | (code == PRETRAIN))
 
 
 def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
-    """Write the arrays of one slice as raw files, one for each corpus, split and column."""
+    """Write the arrays of one slice as raw files, one file for each corpus, split and column."""
     vocabulary = Vocabulary.load(folder / "vocabulary.model")
     posts = read_slice(folder, task)
     tokens, lengths = vocabulary.encode(posts["text"].to_pylist())
@@ -86,7 +89,7 @@ def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
 
 
 def counts(encoded: Sequence[Task], corpus: str) -> dict[str, Counts]:
-    """The sizes of a corpus's splits, by "corpus/split", from those of all slices."""
+    """The sizes of the splits of a corpus, by "corpus/split", summed over all slices."""
     places = [f"{corpus}/{name}" for name in SPLITS]
     sizes = {place: np.array([task["counts"][place] for task in encoded]) for place in places}
     return {place: Counts(*size.sum(axis=0).tolist()) for place, size in sizes.items()}
@@ -95,14 +98,14 @@ def counts(encoded: Sequence[Task], corpus: str) -> dict[str, Counts]:
 def write_raw(
     folder: Path, task: Task, place: str, column: str, values: NDArray[np.generic]
 ) -> None:
-    """One column of one slice."""
+    """Write one column of one slice."""
     values.tofile(folder / "slices" / f"{_raw(place, column)}.{task['number']:06}")
 
 
 def read_raw(
     folder: Path, place: str, column: str, kind: DTypeLike
 ) -> Iterator[NDArray[np.generic]]:
-    """One column of all slices, in time order."""
+    """Read one column of all slices, in time order."""
     for path in sorted((folder / "slices").glob(f"{_raw(place, column)}.*")):
         yield np.fromfile(path, kind)
 
@@ -113,14 +116,14 @@ def has_raw(folder: Path, place: str, column: str) -> bool:
 
 
 def _raw(place: str, column: str) -> str:
-    """What the raw files of a column are called, up to the number of the slice."""
+    """The name of the raw files of a column, without the number of the slice."""
     return f"{place.replace('/', '.')}.{column}"
 
 
 def write_array(
     path: Path, kind: DTypeLike, shape: tuple[int, ...], blocks: Iterable[NDArray[np.generic]]
 ) -> File:
-    """Write blocks as one ``.npy`` file, never holding more than one of them."""
+    """Write blocks of values, one after another, as one ``.npy`` file of this type and shape."""
     checksum = hashlib.sha256()
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
     with path.open("w+b") as file:
@@ -138,7 +141,7 @@ def write_array(
 def write_split(
     folder: Path, place: str, out: Path, size: Counts, tokens: DTypeLike
 ) -> dict[str, File]:
-    """Put the slices of one split together: its files, by name."""
+    """Join the slices of one split to files in the folder ``out``; returns the files by name."""
     posts = size.posts
     out.mkdir(parents=True)
     columns: dict[str, tuple[DTypeLike, tuple[int, ...]]] = {
@@ -154,7 +157,7 @@ def write_split(
     for column, (kind, shape) in columns.items():
         blocks = read_raw(folder, place, column, kind)
         if column == "floor" and not has_raw(folder, place, column):
-            continue  # known of simulated posts only
+            continue  # only simulated posts have one
         name = "offsets" if column == "lengths" else column
         if column == "lengths":
             blocks = offsets_of(blocks)

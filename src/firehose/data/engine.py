@@ -1,9 +1,9 @@
-"""Work for many processes, by Daft: on this machine, or on a Ray cluster.
+"""Run tasks in many processes with Daft, on this machine or on a Ray cluster.
 
-A stage of :mod:`firehose.data.prepare` is a function of one task. The tasks are the rows of a
-Daft data frame and the function is applied to it in ``workers`` processes; results come back
-as they are ready. A function must depend on nothing but its task and write files that have
-the same bytes whoever writes them, so the result is the same for any number of workers.
+Each stage of :mod:`firehose.data.prepare` is a function of one task. The tasks are the rows of a
+Daft data frame, the function is applied to them in ``workers`` processes, and results come back
+as they are ready. The function must depend only on its task, and write the same bytes in every
+process, so that the result does not depend on the number of workers.
 """
 
 import functools
@@ -16,15 +16,15 @@ from typing import Any, Literal
 
 from firehose.errors import FirehoseError
 
-Task = dict[str, Any]  # plain JSON values
+Task = dict[str, Any]  # values that JSON can hold
 Work = Callable[[Task], Task]
 Runner = Literal["native", "ray"]
 
 
 def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iterator[Task]:
-    """``work(task)`` for every task, in no particular order.
+    """Yield ``work(task)`` for every task, in any order.
 
-    0 workers, or a single task, which gains nothing from another process: in this one.
+    With 0 workers, or a single task, the work is done in this process.
     """
     if workers == 0 or len(tasks) <= 1:
         yield from map(work, tasks)
@@ -48,12 +48,12 @@ def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iter
         if "defect" in answer:
             raise RuntimeError(f"A worker failed:\n{answer['defect']}")
         yield answer["result"]
-    if done < len(tasks):  # Daft takes Ctrl-C for itself, and ends as if that were all
+    if done < len(tasks):  # after Ctrl-C, Daft ends as if there were no more rows
         raise KeyboardInterrupt
 
 
 def _answer(work: Work, row: str) -> str:
-    """The result as JSON; what the user can mend comes back as a sentence, not a traceback."""
+    """The result of a task as JSON, or the message of its error, or the traceback of a defect."""
     try:
         return json.dumps({"result": work(json.loads(row))})
     except FirehoseError as error:
@@ -64,7 +64,7 @@ def _answer(work: Work, row: str) -> str:
 
 @functools.cache
 def start(runner: Runner) -> Any:
-    """Daft, set up for ``runner``, silent, and telling nobody about its use."""
+    """The module daft, set up for ``runner``, without progress bars and without telemetry."""
     os.environ["DAFT_PROGRESS_BAR"] = os.environ["DAFT_SHOW_QUERY_ID"] = "0"
     os.environ["DO_NOT_TRACK"] = "true"
     import daft

@@ -1,7 +1,7 @@
-"""The best possible loss on every post, where the source knows the true model.
+"""The floor: the lowest loss that is possible on each post, where the source knows the true model.
 
-Stored with the posts, in nats: for a predictor that knows the user, and for the best one that
-does not. No learner can do better in expectation, so every curve can be drawn against it.
+It is stored with the posts, in nats, for the best predictor that knows the user and for the best
+one that does not. No learner can do better in expectation, so results can be compared with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ from firehose.data.engine import Task
 from firehose.data.plan import Plan
 from firehose.data.post import USER_SPLITS
 
-LONGEST = 1_000  # characters no simulated post reaches; to drop long ones would bias the rest
+LONGEST = 1_000  # characters; all simulated posts are shorter, and to drop some would be a bias
 
 
 def is_known(plan: Plan) -> bool:
-    """Whether the posts that are kept follow a true model that the source can tell."""
+    """Whether the source knows the true model of the posts that the plan keeps."""
     return plan.source.truth() is not None and (
-        # The ordinary English posts do; retweets, replies and the rest are there to be removed.
+        # It is the model of ordinary English posts; retweets, replies and others must be dropped.
         plan.clean.drop_retweets
         and plan.clean.drop_replies
         and plan.clean.languages == ("en",)
@@ -34,7 +34,7 @@ def is_known(plan: Plan) -> bool:
 
 
 def tally(plan: Plan, folder: Path, corpus: str, users: Sequence[str]) -> None:
-    """Write who posts when in a corpus, from its encoded slices."""
+    """Count who posts when in a corpus, from its encoded slices, and write it to ``folder``."""
     truth = plan.source.truth()
     assert truth is not None
     counts = truth.tally([], np.empty(0, np.int64))
@@ -49,7 +49,7 @@ def tally(plan: Plan, folder: Path, corpus: str, users: Sequence[str]) -> None:
 
 
 def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) -> Task:
-    """Write what each post of a slice costs at least, as encoding writes the other columns."""
+    """Write the floor of each post of a slice as a raw column, like those of `encode_slice`."""
     truth = plan.source.truth()
     assert truth is not None
     posts = read_slice(folder, task)
@@ -58,7 +58,7 @@ def floor_slice(plan: Plan, folder: Path, corpora: Sequence[str], task: Task) ->
     for place, chosen in members(posts, corpora):
         corpus, split = place.split("/")
         if split == "pretrain":
-            continue  # nobody's posts
+            continue  # these posts have no user
         own = posts.filter(chosen)
         times, texts = own["time"].to_numpy(), own["text"].to_pylist()
         owners = zip(own["part"].to_pylist(), own["user"].to_pylist(), strict=True)

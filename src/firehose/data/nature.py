@@ -1,9 +1,10 @@
-"""Nature: a simulated population that plays the generative process, its truth known exactly.
+"""Nature: a simulated population, whose posts have probabilities that are known exactly.
 
-Users join, post in bursts, fall silent, return and leave. An ordinary English post of user u at
-era e has one hidden topic z, drawn from the user's own mixture θ[u, e]; its classes of words are
-a Markov chain, and a topical word is drawn from (1 - a[u]) φ[z, e] + a[u] ψ[u]: what the topic
-says in that era, and the user's own handful of words. `truth.py` computes with the same numbers.
+Users join, post in bursts, fall silent, return and leave. An ordinary English post of user u in
+era e has one hidden topic z, drawn from the user's own mixture θ[u, e]. The classes of its words
+are a Markov chain, and a topical word is drawn from (1 - a[u]) φ[z, e] + a[u] ψ[u], a mixture of
+the topic's words in that era and of the user's own few words. `truth.py` computes the
+probabilities from the same numbers.
 """
 
 import datetime
@@ -41,17 +42,17 @@ YEAR = 31_557_600_000  # milliseconds
 ERA = YEAR // 4
 MINUTE = 60_000
 SHARD_POSTS = 16_384
-PIECE = 4_096  # posts of a user written at once, which bounds the memory of a very busy one
+PIECE = 4_096  # posts of one user that are written at a time, which bounds the memory
 ORDINARY, RETWEET, REPLY, FOREIGN = range(4)
 OWN_WORDS = {"noun": 3, "verb": 2, "adjective": 2, "hashtag": 2, "mention": 2, "emoji": 1}
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Nature(Source):
-    """Posts of simulated users; :meth:`truth` tells the probability of each.
+    """Posts of simulated users; :meth:`truth` gives the probability of each.
 
-    Every draw comes from the seed and the user's number alone, so that the posts do not depend
-    on how the work is cut, nor on the machine.
+    Every draw depends only on the seed and the user's number, so that the posts are the same
+    however the work is divided, and on every machine.
     """
 
     kind: Literal["nature"] = "nature"
@@ -61,9 +62,9 @@ class Nature(Source):
     start: datetime.date = datetime.date(2013, 1, 1)
     years: float = Field(default=5.0, gt=0, le=100)
     topics: int = Field(default=12, ge=1, le=100)
-    vocabulary: int = Field(default=2_000, ge=60, le=20_000)  # different words, <EOT> apart
-    longest: int = Field(default=24, ge=1, le=30)  # words of a post
-    retweets: float = Field(default=0.10, ge=0, le=1)  # shares of the raw posts
+    vocabulary: int = Field(default=2_000, ge=60, le=20_000)  # different words, without <EOT>
+    longest: int = Field(default=24, ge=1, le=30)  # the most words of a post
+    retweets: float = Field(default=0.10, ge=0, le=1)  # this and the next two: shares of raw posts
     replies: float = Field(default=0.10, ge=0, le=1)
     foreign: float = Field(default=0.08, ge=0, le=1)
     personal: float = Field(default=0.5, ge=0, le=0.6)  # the average share of a user's own words
@@ -89,11 +90,11 @@ class Nature(Source):
 
     @property
     def eras(self) -> int:
-        """How many quarters of a year the span touches."""
+        """The number of eras, which are quarters of a year."""
         return math.ceil(self.years * 4)
 
     def era(self, times: Integers) -> Integers:
-        """The era of each time; a time outside the span is an error."""
+        """The era of each time; raises an error for a time before the first or after the last."""
         eras = (np.asarray(times, dtype=np.int64) - self.first_moment) // ERA
         if eras.size and (eras.min() < 0 or eras.max() >= self.eras):
             raise FirehoseError(
@@ -103,7 +104,7 @@ class Nature(Source):
         return np.asarray(eras)
 
     def shards(self) -> list[Shard]:
-        """Blocks of users of at most 16,384 posts, or of one user who has more."""
+        """Blocks of users with at most 16,384 posts together, or of one user who has more."""
         shards: list[Shard] = []
         first = total = 0
         for user, count in enumerate(population(self).counts.tolist()):
@@ -114,26 +115,26 @@ class Nature(Source):
         return [*shards, {"first": first, "last": self.users}]
 
     def read(self, shard: Shard) -> Iterator[Post]:
-        """The posts of the users from ``first`` to before ``last``, each user's in time order."""
+        """The posts of the users of a shard, those of each user in time order."""
         everyone = population(self)
         for user in range(shard["first"], shard["last"]):
             yield from everyone.posts(user)
 
     def truth(self) -> "Truth":
-        """The exact probabilities of what ordinary English posts say."""
+        """The exact probabilities of ordinary English posts."""
         return _truth(self)
 
 
 class Timeline(NamedTuple):
-    """When one user posts what kind of post."""
+    """The times and kinds of all posts of one user."""
 
     times: Integers  # milliseconds since 1970, ascending
     kinds: Integers
-    choice: Floats  # a uniform number a post: the sentence of a foreign one, the other's handle
+    choice: Floats  # uniform: chooses the sentence of a foreign post, or who is answered
 
 
 class Population:
-    """Everything about the users and their language, drawn from the configuration alone."""
+    """All parameters of the users and their language, drawn from the configuration."""
 
     def __init__(self, nature: Nature) -> None:
         self.nature = nature
@@ -143,7 +144,7 @@ class Population:
         years = (np.arange(nature.eras) + 0.5) / 4
         self.language = language(words, topics, years, nature.drift, _generator(nature, 2))
         draws = _generator(nature, 3).random((users, 5))
-        # A Pareto tail, and below it a shoulder of users who hardly post.
+        # A Pareto distribution, times a factor that adds users who hardly post.
         activity = (0.12 + 0.88 * draws[:, 0]) * (1 - draws[:, 1]) ** (-1 / 1.6)
         self.counts = 1 + _apportion(nature.posts - users, activity)
         span = nature.years * YEAR
@@ -151,9 +152,9 @@ class Population:
         self.lives = (span - self.joins) * (0.15 + 0.84 * np.sqrt(draws[:, 3]))
         self.strength = nature.personal * (0.5 + draws[:, 4])  # a
         mixtures = _generator(nature, 4).random((users, 2, topics, 2))
-        self.mixtures = _mixtures(mixtures)  # θ at the start and, were drift 1, at the end
+        self.mixtures = _mixtures(mixtures)  # θ at the start, and at the end if drift were 1
         late = np.arange(nature.eras) / max(1, nature.eras - 1)
-        self.lateness = nature.drift * late  # [era]: the weight of the latter
+        self.lateness = nature.drift * late  # [era]: the weight of θ at the end
         self.own_keys, self.own_values = self._own_words()  # ψ, by user × vocabulary + word
         self._foreign = foreign()
         self._build_tables()
@@ -164,20 +165,20 @@ class Population:
         return np.asarray((1 - late) * self.mixtures[users, 0] + late * self.mixtures[users, 1])
 
     def timeline(self, user: int) -> Timeline:
-        """When the user posts, in sessions of minutes between silences of hours to years."""
+        """The user's posts, in sessions of minutes with silences of hours to years between."""
         nature = self.nature
         draws = _generator(nature, user, 0).random((self.counts[user], 5))
         opens = draws[:, 0] < 0.35
         opens[0] = False  # the first post is at the moment of joining
         pauses = np.where(opens, 0.0, -np.log1p(-draws[:, 1]) * 12 * MINUTE)
         pauses[0] = 0.0
-        # Silences have a tail so heavy that the longest takes a good part of a user's life.
+        # The tail is so heavy that the longest silence takes a good part of a user's time.
         silences = np.where(opens, (1 - draws[:, 2]) ** (-1 / 0.75), 0.0)
         life = self.lives[user]
         pauses *= min(1.0, 0.5 * life / max(pauses.sum(), 1.0))
         silences *= (life - pauses.sum()) / max(silences.sum(), 1.0)
-        # Whole seconds, rounded before they are summed: the last digit of a logarithm or a power
-        # differs between processors, and must not show.
+        # Rounded to seconds before they are summed, as the last digits of logarithms and powers
+        # differ between processors, and the times must not.
         seconds = np.floor((pauses + silences) / 1000).astype(np.int64)
         seconds[0] = self.joins[user] // 1000
         bounds = np.cumsum([nature.retweets, nature.replies, nature.foreign])
@@ -217,7 +218,7 @@ class Population:
                     yield Post(name, f"@{other} {text}", time, key, code, is_reply=True)
 
     def _write(self, user: int, times: Integers, generator: np.random.Generator) -> list[str]:
-        """An English text for each time."""
+        """Write an English text for each time."""
         longest, count = self.nature.longest, len(times)
         draws = generator.random((count, 1 + 2 * longest))
         eras = self.nature.era(times)
@@ -241,7 +242,7 @@ class Population:
     def _words(
         self, user: int, classes: Integers, topics: Integers, eras: Integers, uniforms: Floats
     ) -> Integers:
-        """A word of each class, drawn with the uniform numbers."""
+        """Draw a word of each class, with one uniform number for each."""
         words = np.empty(len(classes), dtype=np.int64)
         closed = classes < TOPICAL
         words[closed] = self._closed.draw(classes[closed], uniforms[closed])
@@ -260,7 +261,10 @@ class Population:
         return words
 
     def _own_words(self) -> tuple[Integers, Floats]:
-        """ψ without its zeros: keys ascending, and the probability within the word's class."""
+        """The values of ψ that are not 0, and their keys, user × vocabulary + word, ascending.
+
+        A value is the probability of the word among the user's own words of its class.
+        """
         start, users = self.language.start, np.arange(self.nature.users)[:, None]
         draws = _generator(self.nature, 5).random((len(users), sum(OWN_WORDS.values())))
         keys, values = [], []
@@ -268,7 +272,7 @@ class Population:
             count = OWN_WORDS[name]
             size = int(start[index + 1] - start[index])
             part, draws = draws[:, :count], draws[:, count:]
-            if index == MENTION_CLASS:  # of others: steps ahead of oneself, never all the way
+            if index == MENTION_CLASS:  # of somebody else, never of oneself
                 known = users < size
                 steps = 1 + (part * (size - known)).astype(np.int64)
                 words = np.where(known, (users + steps) % size, steps - 1)
@@ -297,27 +301,28 @@ class Population:
 
 
 class Table:
-    """Rows of probabilities, laid end to end, to draw from by their distribution functions."""
+    """Rows of probabilities, one after another in one array, to draw from."""
 
     def __init__(self, probabilities: Floats, starts: Integers) -> None:
         lengths = np.diff(np.append(starts, len(probabilities)))
         total = np.cumsum(probabilities)
         before = np.repeat((total - probabilities)[starts], lengths)
         sums = np.repeat(np.add.reduceat(probabilities, starts), lengths)
-        # Row r of the distribution functions lies between r and r + 1, so one search finds all.
+        # Row r of the cumulative probabilities lies between r and r + 1, so that one search in the
+        # whole array draws from all rows.
         self._cumulative = np.repeat(np.arange(len(starts)), lengths) + (total - before) / sums
         possible = np.where(probabilities > 0, np.arange(len(probabilities)), -1)
         self._first, self._last = starts, np.maximum.reduceat(possible, starts)
 
     def draw(self, rows: Integers, uniforms: Floats) -> Integers:
-        """A place of ``probabilities`` in each row, by a uniform number each."""
+        """Draw an index of ``probabilities`` from each of the rows, with a uniform number each."""
         found = np.searchsorted(self._cumulative, rows + uniforms, side="right")
-        return np.clip(found, self._first[rows], self._last[rows])  # against rounding
+        return np.clip(found, self._first[rows], self._last[rows])  # rounding could lead out of it
 
 
 @lru_cache(maxsize=4)
 def population(nature: Nature) -> Population:
-    """The population of a configuration, built once in a process."""
+    """The population of a configuration; the last few are cached."""
     return Population(nature)
 
 
@@ -333,7 +338,7 @@ def _generator(nature: Nature, *key: int) -> np.random.Generator:
 
 
 def _apportion(total: int, weights: Floats) -> Integers:
-    """``total`` in whole parts as near to the weights as can be, by largest remainder."""
+    """Divide ``total`` into whole numbers in proportion to the weights, by largest remainder."""
     exact = total * weights / weights.sum()
     parts = np.floor(exact).astype(np.int64)
     parts[np.argsort(parts - exact, kind="stable")[: total - parts.sum()]] += 1
@@ -341,7 +346,7 @@ def _apportion(total: int, weights: Floats) -> Integers:
 
 
 def _mixtures(draws: Floats) -> Floats:
-    """Two topics of one's own, weighed by a flat Dirichlet draw, and a little of all."""
+    """Mixtures of two topics, weighted by a flat Dirichlet distribution, with a little of all."""
     topics = draws.shape[-2]
     order = np.argsort(np.argsort(draws[..., 0], axis=-1, kind="stable"), axis=-1, kind="stable")
     weights = np.where(order < 2, -np.log1p(-draws[..., 1]), 0.0) + 1e-9
@@ -349,7 +354,7 @@ def _mixtures(draws: Floats) -> Floats:
 
 
 def _split(uniforms: Floats, share: Floats) -> tuple[Integers, Floats]:
-    """A coin that shows 1 with probability ``share``, and a fresh uniform number beside it."""
+    """For each uniform number, 1 with probability ``share``, else 0, and a new uniform number."""
     coin = uniforms < share
     fresh = np.where(coin, uniforms, uniforms - share)
     return coin.astype(np.int64), fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)

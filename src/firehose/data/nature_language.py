@@ -1,11 +1,10 @@
-"""What can be said in Nature: its words, its grammar, and what each topic talks about when.
+"""The language of Nature: its words, its grammar, and the words of each topic in each era.
 
-A post is a chain of word classes. Words of the closed classes are drawn alike by everyone;
-words of the topical classes depend on the post's topic, on the era and on the user.
-Every word is one token of NLTK's TweetTokenizer, alone and between any neighbours that the
-grammar allows: a full stop never follows a full stop (spaced dots would be read as one
-ellipsis), there are no bare numbers (spaced numbers would be read as a telephone number) and no
-emoji of more than one code point.
+A post is a chain of word classes. Words of the closed classes have the same probabilities for
+everyone; those of words of the topical classes depend on the post's topic, the era and the user.
+Every word is one token of NLTK's TweetTokenizer, alone and between all neighbours that the
+grammar allows. So a full stop never follows a full stop (spaced dots would be one ellipsis), there
+are no numbers (spaced numbers would be a telephone number), and no emoji of several code points.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from firehose.data.clean import URL
 
-CLOSED = {  # the most frequent first; no word is in two classes
+CLOSED = {  # the most frequent words first; no word is in two classes
     "pronoun": "i you it we they he she this that everyone someone nobody i'm you're it's",
     "auxiliary": """is was can have will are do would should had has must could might don't can't
         won't didn't isn't never""",
@@ -31,8 +30,8 @@ CLOSED = {  # the most frequent first; no word is in two classes
     "url": URL,
 }
 
-# One line a topic: music, football, food, politics, weather, games, school, love, film, work,
-# travel, health. All lines of a class are of one length, so that word i belongs to topic i % 12.
+# A line for each topic: music, football, food, politics, weather, games, school, love, film, work,
+# travel, health. All lines of a class have as many words, so that word i belongs to topic i % 12.
 NOUNS = """
 song music album concert band guitar radio singer crowd stage lyrics drums
 game team goal season coach ball match player league stadium fans score
@@ -109,10 +108,10 @@ CLASSES = (*CLOSED, "noun", "verb", "adjective", "hashtag", "mention", "emoji")
 TOPICAL = len(CLOSED)  # this class and those after it are topical
 URL_CLASS = CLASSES.index("url")
 MENTION_CLASS = CLASSES.index("mention")
-END = len(CLASSES)  # as the class after: the post ends; as the class before: it begins
+END = len(CLASSES)  # before the first word of a post, and after the last
 SHARES = {"verb": 0.12, "adjective": 0.1, "hashtag": 0.12, "mention": 0.1, "emoji": 0.025}
 
-# What follows what, in parts. No post begins with a mention: those that do are replies.
+# The classes that follow each class, with weights. No post begins with a mention, as replies do.
 GRAMMAR = {
     "pronoun": "verb 44 auxiliary 46 adverb 10",
     "auxiliary": "verb 42 adjective 13 adverb 15 determiner 18 preposition 6 pronoun 6",
@@ -148,7 +147,7 @@ class Language(NamedTuple):
 
 
 def grammar() -> NDArray[np.float64]:
-    """The probability of each class after each class; row and column END are the post's ends."""
+    """The probabilities ``[class before, class after]``; END stands for both ends of a post."""
     index = {name: i for i, name in enumerate((*CLASSES, "end"))}
     matrix = np.zeros((END + 1, END + 1))
     for before, parts in GRAMMAR.items():
@@ -159,7 +158,7 @@ def grammar() -> NDArray[np.float64]:
 
 
 def handles(users: int, generator: np.random.Generator) -> list[str]:
-    """As many different user names."""
+    """Different names, one for each user."""
     draws = generator.integers(0, 1 << 30, size=(users, 5)).tolist()
     names: dict[str, None] = {}
     for user, (one, two, style, letter, number) in enumerate(draws):
@@ -175,7 +174,7 @@ def handles(users: int, generator: np.random.Generator) -> list[str]:
 def vocabulary(
     size: int, users: Sequence[str], generator: np.random.Generator
 ) -> list[Sequence[str]]:
-    """``size`` different words, class by class; made-up words fill where real ones end."""
+    """``size`` different words, class by class; where real words are too few, made-up ones."""
     fill = _made_up(generator)
     known = {name: words.split() for name, words in CLOSED.items()}
     wanted = {name: min(len(words), max(3, size // 80)) for name, words in known.items()}
@@ -196,7 +195,7 @@ def vocabulary(
 
 
 def _made_up(generator: np.random.Generator) -> Iterator[str]:
-    """Pronounceable words, each once, none of them a real one of ours."""
+    """Yield different pronounceable words that are not among the real ones."""
     seen = set(" ".join((*CLOSED.values(), *OPEN.values())).split())
     while True:
         count, *draws, last = generator.integers(0, 1 << 30, size=6).tolist()
@@ -214,17 +213,17 @@ def language(
     drift: float,
     generator: np.random.Generator,
 ) -> Language:
-    """The language of these words; ``years`` holds the moment of each era, counted in years."""
+    """The language with these words; ``years`` holds the time of each era in years."""
     sizes = np.array([len(group) for group in words])
     start = np.concatenate([[0], np.cumsum(sizes)])
     rank = np.concatenate([np.arange(size) for size in sizes])
     first = start[TOPICAL]
     closed = (rank[:first] + 1.0) ** -1.3
-    # Word i of a class is at home in topic i % topics; elsewhere it is rare, but never impossible.
+    # Word i of a class belongs to topic i % topics; in other topics it is rare, but possible.
     home = rank[first:] % topics
     weight = (rank[first:] // topics + 1.0) ** -1.2
     at_home = np.where(home == np.arange(topics)[:, None], 1.0, 0.25 / topics)  # [topic, word]
-    # Fashion: each word waxes and wanes with its own period of 3 to 10 years.
+    # Each word becomes more and less frequent with its own period of 3 to 10 years.
     period, phase = generator.random((len(weight), 2)).T
     angle = 2 * np.pi * (years[:, None] / (3 + 7 * period) + phase)
     fashion = np.exp(3 * drift * np.sin(angle))  # [era, word]
@@ -243,7 +242,7 @@ def language(
     )
 
 
-FOREIGN = {  # beginnings, middles and ends of sentences
+FOREIGN = {  # by language, the beginnings, middles and ends of sentences
     "es": (
         "hoy mañana|mi hermano|la gente|nosotros siempre|mi madre|este año",
         "quiere comer|habla mucho de|no entiende|busca otra vez|mira todos los días",
@@ -273,7 +272,7 @@ FOREIGN = {  # beginnings, middles and ends of sentences
 
 
 def foreign() -> list[tuple[str, str]]:
-    """Every sentence that is not English, with its language."""
+    """All sentences that are not English, each with the code of its language."""
     return [
         (code, ("" if code == "ja" else " ").join(sentence))
         for code, parts in FOREIGN.items()

@@ -1,4 +1,4 @@
-"""What `prepare` is asked to do: the configuration that decides every byte of a corpus."""
+"""The configuration of `prepare`, which decides every byte of a corpus."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -13,31 +13,31 @@ from firehose.errors import FirehoseError
 
 
 class Cleaning(Section):
-    """Which posts stay, and how their text is normalised."""
+    """Which posts are kept, and how their text is normalised."""
 
-    languages: Texts = ("en",)  # ISO 639-1; empty: any, and none is detected
+    languages: Texts = ("en",)  # ISO 639-1 codes; if empty, all are kept and none is detected
     drop_retweets: bool = True
     drop_replies: bool = True
     min_posts: int = Field(default=20, ge=1)  # users with fewer are dropped
-    mentions: Literal["keep", "replace"] = "keep"  # replace: @somebody becomes <MENTION>
-    max_characters: int = Field(default=4_096, ge=1)  # a longer text is not a short post: dropped
+    mentions: Literal["keep", "replace"] = "keep"  # replace: by <MENTION>
+    max_characters: int = Field(default=4_096, ge=1)  # posts with longer texts are dropped
 
 
 class Splitting(Section):
-    """Which posts are held out. All choices are hashes of names and ids, seeded here."""
+    """Which posts are held out; all choices are made by hashes of names, ids and the seed."""
 
     seed: int = 0
     validation: int = Field(default=3, ge=0)  # posts per user
     test: int = Field(default=3, ge=0)
-    pretrain_before: date | None = None  # earlier posts: a set of their own, without users
-    # This share of the users becomes a corpus of its own.
+    pretrain_before: date | None = None  # earlier posts are for pretraining, without users
+    # The share of the users who are put into a second, small corpus.
     small: float | None = Field(default=None, gt=0, lt=1)
 
 
 class VocabularyPlan(Section):
-    """The pieces text is spelled with."""
+    """Which vocabulary the text is encoded with."""
 
-    # None: 32,000, or as many as the text supports.
+    # The number of pieces; None: 32,000, or as many as the text supports.
     size: int | None = Field(default=None, ge=270, le=1_000_000)
     model: Path | None = None  # a SentencePiece model to use instead of training one
 
@@ -49,14 +49,14 @@ class VocabularyPlan(Section):
 
 
 def _source(values: Any) -> Any:
-    """A source from a table whose ``kind`` says which, so that errors name the right keys."""
+    """The source of the class that ``kind`` names, so that errors name the keys of that class."""
     if isinstance(values, Source):
         return values
     return find(values.get("kind", "nature")).of(values, "the source")
 
 
 class Plan(Section):
-    """Posts in, corpus out."""
+    """The source of the posts, and how a corpus is made from them."""
 
     source: Annotated[SerializeAsAny[Source], BeforeValidator(_source)]
     clean: Cleaning = Cleaning()

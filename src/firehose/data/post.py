@@ -1,8 +1,8 @@
-"""What a post is, and what a source says of a record that is none."""
+"""What a source yields: a post, or the reason why a record is not a post."""
 
 from typing import NamedTuple
 
-USER_SPLITS = ("train", "validation", "test")  # where a user's post can be
+USER_SPLITS = ("train", "validation", "test")  # the splits that a user's post can be in
 
 
 class Post(NamedTuple):
@@ -23,7 +23,7 @@ class Post(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """A record that is not a post. Skips travel with the posts, so that each is counted.
+    """A record that is not a post; sources yield it in its place, so that it is counted.
 
     An unexpected skip (broken JSON, no user) ends a ``--strict`` run; an expected one
     (a delete notice, a merge commit) is only counted.

@@ -1,14 +1,14 @@
-"""Any stream of posts becomes a corpus: read, settle, spell, encode, put together.
+"""Make a corpus from a stream of posts, in five stages.
 
-Each stage hands files to the next, in a workspace beside the result, and each task of a stage
-holds a bounded number of posts, so memory does not grow with the stream, unless a single user
-or a single moment has most of it:
+1. *read* — shards of the source become posts in parts, each with all posts of some users;
+2. *settle* — the posts of each part are cleaned and split, and sorted by time;
+3. *vocabulary* — SentencePiece is trained on the counts of words;
+4. *encode* — slices of time, from all parts, become arrays;
+5. *assemble* — the arrays of all slices are joined to the corpus.
 
-1. *read* — shards of the source → posts, dealt into parts by user;
-2. *settle* — parts → cleaned and split posts, in time order within the part;
-3. *vocabulary* — counts of the words to train on → SentencePiece;
-4. *encode* — slices of time, across all parts → arrays;
-5. the arrays of all slices, one after another → the corpus.
+Each stage writes files for the next one, in a workspace beside the result. Each task of a stage
+holds a bounded number of posts, so that memory does not grow with the stream, unless a single user
+or a single moment has most of the posts.
 """
 
 import os
@@ -39,15 +39,15 @@ from firehose.storage.workspace import workspace
 
 
 class Prepared(NamedTuple):
-    """What came of it: the corpora, and where the first record of each unreadable kind was."""
+    """The corpora that were made, and examples of records that could not be read."""
 
     corpora: list[Corpus]
-    examples: dict[str, str]
+    examples: dict[str, str]  # by reason, where the first such record was
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How the work is done. It changes nothing in the result."""
+    """How many processes do the work, and where; the result does not depend on it."""
 
     workers: int = os.cpu_count() or 1
     runner: Runner = "native"
@@ -55,12 +55,12 @@ class Execution:
     def __post_init__(self) -> None:
         if self.workers < 0 or self.runner not in get_args(Runner):
             raise FirehoseError(
-                f"There is no execution by {self.workers} workers on {self.runner!r}: "
+                f"{self.workers} workers on {self.runner!r} cannot do the work: "
                 f"choose 0 or more, on {' or '.join(get_args(Runner))}."
             )
 
     def each(self, work: Callable[[Task], Task], tasks: Sequence[Task], doing: str) -> list[Task]:
-        """The results of all tasks, in the order of the tasks."""
+        """Do the work of all tasks; returns the results in the order of the tasks."""
         numbered = [task | {"order": order} for order, task in enumerate(tasks)]
         done = run(partial(_ordered, work), numbered, self.workers, self.runner)
         return sorted(track(done, len(tasks), doing), key=lambda result: int(result["order"]))
@@ -80,11 +80,11 @@ def prepare(
     strict: bool = False,
     replace: bool = False,
 ) -> Prepared:
-    """Make the corpus that ``plan`` describes at ``out``, whole or not at all.
+    """Make the corpus that ``plan`` describes in the folder ``out``, whole or not at all.
 
-    The same plan gives the same bytes, whatever the execution. With ``plan.split.small`` there
-    are two corpora, ``out/small`` and ``out/large``. ``strict`` stops at the first record that
-    cannot be read; ``replace`` lets an older corpus go.
+    The same plan gives the same bytes with every execution. With ``plan.split.small`` two corpora
+    are made, ``out/small`` and ``out/large``. With ``strict``, the first record that cannot be read
+    is an error; with ``replace``, an older corpus at ``out`` is replaced.
     """
     given = Path(out).expanduser()
     out = Path(os.path.abspath(given))  # noqa: PTH100 (".." must go)
@@ -92,7 +92,7 @@ def prepare(
         raise FirehoseError(f"{out} is not a corpus, so --replace leaves it alone.")
     names = ["large", "small"] if plan.split.small else ["corpus"]
     if plan.vocabulary.model:
-        Vocabulary.load(plan.vocabulary.model)  # what is wrong with it is best known at once
+        Vocabulary.load(plan.vocabulary.model)  # an error is raised now, not after two stages
     with workspace(out, replace) as folder:
         read, settled = _read_and_settle(plan, folder, execution, strict)
         account = _account(plan, read, settled)
@@ -124,7 +124,7 @@ def prepare(
 def _read_and_settle(
     plan: Plan, folder: Path, execution: Execution, strict: bool
 ) -> tuple[list[Task], list[Task]]:
-    """The first two stages; what each shard and each part had to say."""
+    """Do the first two stages; returns the results of all shards and of all parts."""
     for stage in ("read", "posts", "users", "words", "slices"):
         (folder / stage).mkdir()
     with announce("finding the posts"):
@@ -136,7 +136,7 @@ def _read_and_settle(
 
 
 def _examples(read: Sequence[Task]) -> dict[str, str]:
-    """Where the first record of each unreadable kind was."""
+    """For each reason why records could not be read, where the first of them was."""
     first: dict[str, str] = {}
     for shard in read:
         first = shard["examples"] | first
@@ -144,7 +144,7 @@ def _examples(read: Sequence[Task]) -> dict[str, str]:
 
 
 def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[str, Any]:
-    """Where everything that was read went, in the manifest's words."""
+    """The manifest's counts of what was read, skipped, and removed by each cleaning step."""
     skipped: Counter[str] = Counter()
     for shard in read:
         skipped.update(shard["skipped"])
@@ -162,7 +162,7 @@ def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[
 def _nobody(
     plan: Plan, users: Sequence[pa.Table], account: dict[str, Any], examples: dict[str, str]
 ) -> str:
-    """Why there is no corpus, or not both."""
+    """The sentence that says why a corpus would have no users."""
     if some := sum(map(len, users)):
         which = "small" if len(users[0]) else "large"
         return (
@@ -189,7 +189,10 @@ def _nobody(
 
 
 def _number_users(folder: Path, names: Sequence[str]) -> list[pa.Table]:
-    """Number the users of each corpus by their first post; the numbers go to ``index.npy``."""
+    """Number the users of each corpus by the time of their first post, and write ``index.npy``.
+
+    It holds the number of each user by part and by number within the part.
+    """
     tables = [pq.read_table(path) for path in sorted((folder / "users").glob("*.parquet"))]
     parts = [np.full(len(table), part) for part, table in enumerate(tables)]
     users = pa.concat_tables(tables).append_column("part", pa.array(np.concatenate(parts)))
@@ -206,7 +209,7 @@ def _number_users(folder: Path, names: Sequence[str]) -> list[pa.Table]:
 
 
 def _make_vocabulary(plan: Plan, folder: Path, counts: pa.Table) -> None:
-    """The vocabulary that is given, or one made from the text to train on."""
+    """Write the vocabulary that is given, or one trained on the text to train on."""
     if plan.vocabulary.model:
         vocabulary = Vocabulary.load(plan.vocabulary.model)
     else:
@@ -222,7 +225,7 @@ def _assemble(
     counts: dict[str, encoding.Counts],
     told: dict[str, Any],
 ) -> None:
-    """Write one corpus from the slices; ``told`` is what the manifest already knows."""
+    """Write one corpus from the slices; ``told`` holds fields of the manifest known already."""
     out.mkdir(parents=True, exist_ok=True)
     vocabulary = Vocabulary.load(folder / "vocabulary.model")
     splits = {place.split("/")[1]: place for place in counts if counts[place].posts}

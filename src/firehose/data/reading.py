@@ -1,8 +1,8 @@
-"""First stage of preparing: a shard of the source becomes a spool file, ordered by user.
+"""The first stage of preparing: read the shards of the source, and put posts into parts by user.
 
-Users are dealt into parts by a hash of their name, and a part that is too large is dealt again.
-Everything that concerns a user (how many posts there are, which of them are held out) is then
-decided within one part, in memory that does not grow with the stream.
+The hash of a user's name decides the part, and a part that is too large is divided again. So all
+posts of a user are in one part, and what depends on them together (how many there are, which of
+them are held out) can be decided within that part, in memory that does not grow with the stream.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from firehose.data.sources import Source
 from firehose.errors import FirehoseError
 
 PARTS = 64
-PART = 500_000  # posts, about: what is settled at once
+PART = 500_000  # posts above which a part is divided
 ROWS = 32_768  # posts held in memory while reading
 COLUMNS = pa.schema(  # the fields of a post, in their order
     [
         ("user", pa.string()),
-        ("text", pa.large_string()),  # 32 bits end at 2 GB
+        ("text", pa.large_string()),  # the 32-bit offsets of pa.string() end at 2 GB
         ("time", pa.int64()),
         ("id", pa.string()),
         ("language", pa.string()),
@@ -39,9 +39,10 @@ COLUMNS = pa.schema(  # the fields of a post, in their order
 
 
 def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, task: Task) -> Task:
-    """Spool the posts of ``task["shard"]`` and count what was skipped, by reason.
+    """Write the posts of ``task["shard"]`` to a file, part by part, and count what was skipped.
 
-    Of a text over ``max_characters`` characters only as much is kept as shows that it is.
+    Texts over ``max_characters`` are cut to one character more, so that the next stage still sees
+    that they are too long.
     """
     path = folder / f"{task['number']:06}.arrow"
     skipped: Counter[str] = Counter()
@@ -75,7 +76,7 @@ def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, 
 
 
 def parts(shards: Sequence[Task]) -> list[Task]:
-    """What is to be settled: each part, or, where it is too large, its shares."""
+    """The tasks of the next stage: each part, or, where a part is too large, each share of it."""
     sizes = np.zeros(PARTS, np.int64)
     for shard in shards:
         for part, posts in shard["batches"]:
@@ -89,7 +90,7 @@ def parts(shards: Sequence[Task]) -> list[Task]:
 
 
 def read_part(folder: Path, shards: Sequence[Task], task: Task) -> pa.Table:
-    """All posts of the users of one task of ``parts``, in the order of the source."""
+    """All posts of the users of one task that :func:`parts` made, in the order of the source."""
     batches: list[pa.RecordBatch] = []
     part = task["residue"] % PARTS
     for shard in shards:
@@ -114,10 +115,10 @@ def hash64(text: str) -> int:
 
 
 def _by_part(posts: Sequence[Post]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The posts as one record batch for each part that has any; their order is kept within."""
+    """Yield the number of each part that has some of the posts, and these, in their order."""
     try:
         arrays = _arrays(posts)
-    except UnicodeEncodeError:  # half of a surrogate pair, as "\ud83d" in JSON; not text
+    except UnicodeEncodeError:  # half of a surrogate pair, such as "\ud83d" in JSON
         posts = [Post(*map(_mended, post)) for post in posts]
         arrays = _arrays(posts)
     known: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Second stage of preparing: what becomes of each post of one part of the users.
+"""The second stage of preparing: clean the posts of one part of the users, and split them.
 
-The five cleaning steps in the paper's order, then the split. Every post ends in exactly one
-place: in a split, or in the counter of the step that removed it.
+The cleaning steps come in the paper's order. Every post ends in exactly one place: in a split, or
+in the counter of the step that removed it.
 """
 
 import functools
@@ -25,14 +25,14 @@ from firehose.data.reading import hash64, read_part
 from firehose.data.wordcount import COUNTS, count_table
 
 CHUNK = 8_192  # texts held as Python strings at a time
-SAMPLE = 1_024  # of so many posts, one tells its time to whoever cuts the stream into slices
+SAMPLE = 1_024  # the time of every such post is used to cut the stream into slices
 
 TRAIN, VALIDATION, TEST, PRETRAIN = range(len(SPLITS))
 KEPT, EMPTY, FOREIGN, REPEATED, DUPLICATE, RARE = range(6)  # what became of a post
 
 
 def steps(clean: Cleaning) -> list[str]:
-    """What each cleaning step removes, in their order."""
+    """The names of the cleaning steps, in their order: what each of them removes."""
     marked = {"retweets": clean.drop_retweets, "replies": clean.drop_replies}
     return [
         f"no words, or over {clean.max_characters:,} characters",
@@ -44,13 +44,13 @@ def steps(clean: Cleaning) -> list[str]:
 
 
 def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) -> Task:
-    """Clean and split the posts of part ``task["part"]``; spool what stays, in time order."""
+    """Clean and split the posts of part ``task["part"]``, and write what is kept, by time."""
     posts = read_part(folder / "read", shards, task)
     key = np.fromiter(map(hash64, posts["id"].to_pylist()), np.uint64, len(posts))
     names = pc.unique(posts["user"]).sort()
     user = pc.index_in(posts["user"], names).to_numpy()
     when = posts["time"].to_numpy()
-    listed = posts["split"].is_valid().to_numpy()  # by a published list, which rules
+    listed = posts["split"].is_valid().to_numpy()  # posts whose split a published list names
     early = ~listed & (when < _milliseconds(plan.split.pretrain_before))
 
     fate = _clean(plan.clean, posts, listed)
@@ -74,7 +74,7 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
     pq.write_table(_users(names, columns), folder / "users" / name)
     pq.write_table(counts, folder / "words" / name)
     owned = fate.copy()
-    owned[early & (fate == KEPT)] = RARE  # kept, but in no user's hands
+    owned[early & (fate == KEPT)] = RARE  # kept for pretraining, without their user
     return {
         "part": task["part"],
         "users": len(names),
@@ -85,7 +85,7 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
 
 
 def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The fate of each post after the steps that look at it alone."""
+    """The fate of each post after the steps that need no other posts."""
     language = _language()
     fates: list[int] = []
     for chunk in _chunks(posts.select(["text", "language", "is_retweet", "is_reply"])):
@@ -104,20 +104,20 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArr
 
 
 def _code(language: str | None) -> str:
-    """“en” of “EN”, “en-US” and “en_GB”."""
+    """The language code without region and in lower case: “en” for “EN”, “en-US” and “en_GB”."""
     return (language or "").lower().replace("_", "-").partition("-")[0]
 
 
 @functools.cache
 def _language() -> Language:
-    """Loading the model takes longer than settling a small part: once per process."""
+    """The language detector, loaded once per process, as that takes longer than a small part."""
     return Language()
 
 
 def _drop_duplicates(
     fate: NDArray[np.uint8], user: NDArray[np.int64], key: NDArray[np.uint64]
 ) -> None:
-    """Of a user's posts with the same id, the first one read stays."""
+    """Mark as duplicates all but the first read of a user's posts with the same id."""
     kept = np.flatnonzero(fate == KEPT)
     order = kept[np.lexsort((kept, key[kept], user[kept]))]
     again = (np.diff(user[order]) == 0) & (np.diff(key[order]) == 0)
@@ -131,7 +131,7 @@ def _drop_rare(
     listed: NDArray[np.bool_],
     minimum: int,
 ) -> None:
-    """A user needs ``minimum`` posts; those for pretraining are nobody's and do not count."""
+    """Mark the posts of users with fewer than ``minimum``, not counting those for pretraining."""
     own = (fate == KEPT) & ~early
     counts = np.bincount(user[own], minlength=int(user.max(initial=0)) + 1)
     fate[own & ~listed & (counts[user] < minimum)] = RARE
@@ -143,10 +143,10 @@ def _split(
     key: NDArray[np.uint64],
     early: NDArray[np.bool_],
 ) -> NDArray[np.uint8]:
-    """The posts of each user with the smallest hashes are held out; the rest is to train on."""
+    """The split of each post: a user's posts with the smallest hashes are held out."""
     order = np.lexsort((_mix(key, split.seed), user, early))
     order = order[: len(order) - np.count_nonzero(early)]
-    first = np.flatnonzero(np.diff(user[order], prepend=-1))  # where the next user begins
+    first = np.flatnonzero(np.diff(user[order], prepend=-1))  # the first post of each user
     rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
     codes = np.full(len(user), PRETRAIN, np.uint8)
     held_out = split.validation + split.test
@@ -155,13 +155,13 @@ def _split(
 
 
 def _is_small(split: Splitting, names: pa.Array) -> NDArray[np.bool_]:
-    """Which users belong to the small corpus, where one is asked for."""
+    """Which users belong to the small corpus; without one, none."""
     hashes = np.fromiter(map(hash64, names.to_pylist()), np.uint64, len(names))
     return _mix(hashes, split.seed) / 2.0**64 < (split.small or 0.0)
 
 
 def _mix(values: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Hashes scrambled by a seed (the finalizer of SplitMix64), the same on every machine."""
+    """Hashes mixed with a seed by the finalizer of SplitMix64, the same on every machine."""
     mixed = values ^ np.uint64(hash64(f"seed {seed}"))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -177,8 +177,8 @@ def _words(
 ) -> tuple[pa.ChunkedArray, NDArray[np.int32], pa.Table]:
     """Cleaned texts, their numbers of words with <EOT>, and how often each word occurs.
 
-    A word's ``training`` count makes the vocabulary; its ``total`` describes a corpus, to
-    which posts for pretraining do not belong.
+    The vocabulary is trained on the ``training`` counts. The ``total`` counts describe a corpus;
+    posts for pretraining are not among them.
     """
     replace = mentions == "replace"
     groups = (training + 2 * pretraining + 4 * small).tolist()
@@ -202,7 +202,7 @@ def _words(
 
 
 def _users(names: pa.Array, columns: dict[str, Any]) -> pa.Table:
-    """The users who have posts of their own: name, first post, posts in each split."""
+    """A table of the users with kept posts: number, name, first time, and posts in each split."""
     own = columns["split"] != PRETRAIN
     user, split = columns["user"][own].astype(np.int64), columns["split"][own]
     number, first = np.unique(user, return_index=True)  # posts are in time order
@@ -220,7 +220,7 @@ def _users_lost(fate: NDArray[np.uint8], user: NDArray[np.int64], step: int) -> 
 
 
 def _milliseconds(day: date | None) -> int:
-    """The first moment of a day; before all time where there is none."""
+    """The first millisecond of a day since 1970; for None, before all times."""
     if day is None:
         return int(np.iinfo(np.int64).min)
     return int(datetime.combine(day, time.min, UTC).timestamp() * 1000)

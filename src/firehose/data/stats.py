@@ -1,8 +1,8 @@
-"""What a prepared corpus looks like, in numbers: the part behind ``firehose stats``.
+"""Statistics of a prepared corpus: the numbers that ``firehose stats`` shows.
 
-:func:`describe` reads the columns of the three user splits once and keeps one sorted key of
-8 bytes a post in memory; everything else is counted in chunks. :func:`stats` writes the page
-with the figures of :mod:`firehose.data.stats_figures`.
+:func:`describe` reads the columns of the three splits with users once, and keeps 8 bytes a post in
+memory; everything else is counted in chunks. :func:`stats` writes the page, with the figures of
+:mod:`firehose.data.stats_figures`.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import rich.table
 
 SAMPLE = 24  # users in the figure of activity
-COLUMNS = 200  # at most, of time in the figure of activity
-CHUNK = 1 << 20  # posts looked at together
+COLUMNS = 200  # the most columns of time in the figure of activity
+CHUNK = 1 << 20  # posts counted at a time
 PUBLISHED = (
     ("Firehose10M", "94.0K", "10.4M", "173.3M", "5.2M"),
     ("Firehose100M", "917.4K", "100.4M", "1672.7M", "26.2M"),
@@ -36,11 +36,11 @@ MONTHS = "January February March April May June July August September October No
 SECOND = 1000  # milliseconds
 HOUR, DAY = 3600 * SECOND, 86400 * SECOND
 DURATIONS = {"hour": HOUR, "day": DAY, "week": 7 * DAY, "month": 30 * DAY, "year": 365 * DAY}
-# The bins of the gaps: eight per factor of ten, from 10⁻⁴ days (9 s; below, whole seconds would
-# leave every other bin empty) to 10⁴ days (27 years).
+# The bins of the gaps: eight per factor of ten, from 10⁻⁴ days (9 s; shorter bins would hold less
+# than a second, and many times are whole seconds) to 10⁴ days (27 years).
 GAP_DECADES = (-4, 4)
 GAP_BINS_PER_DECADE = 8
-# The widths a column of the figure of activity may have.
+# The widths that a column of the figure of activity can have.
 WIDTHS = {"minute": 60 * SECOND, "10 minutes": 600 * SECOND, "hour": HOUR, "6 hours": 6 * HOUR}
 WIDTHS |= {"day": DAY, "3 days": 3 * DAY, "week": 7 * DAY, "2 weeks": 14 * DAY}
 WIDTHS |= {f"{days} days": days * DAY for days in (30, 60, 90, 180)}
@@ -69,7 +69,7 @@ class SplitCount(Record):
 
 
 class Quarters(Record):
-    """Users by the quarter of their first and of their last post, without a quarter left out."""
+    """Users by the quarter of their first and of their last post, from the first to the last."""
 
     first: int  # quarters since 1970
     newcomers: tuple[int, ...]
@@ -77,7 +77,7 @@ class Quarters(Record):
 
     @property
     def names(self) -> list[str]:
-        """“2013 Q1”, …"""
+        """The names of the quarters, such as “2013 Q1”."""
         return [quarter_name(self.first + index) for index in range(len(self.newcomers))]
 
 
@@ -86,9 +86,9 @@ class Gaps(Record):
 
     total: int
     edges: tuple[float, ...]  # days, log-spaced
-    counts: tuple[int, ...]  # one fewer than edges; what is longer than the last is in the last
-    shorter: int  # than the first edge, zero included
-    within: dict[str, int]  # at most one hour, day, week, month (30 days), year (365 days)
+    counts: tuple[int, ...]  # [edges - 1]; longer gaps are counted in the last bin
+    shorter: int  # gaps shorter than the first edge, including those of zero
+    within: dict[str, int]  # gaps of at most an hour, day, week, month (30 days), year (365 days)
 
 
 class Activity(Record):
@@ -102,7 +102,7 @@ class Activity(Record):
 
 
 class Statistics(Record):
-    """A corpus in numbers. Where nothing else is said: train, validation and test together."""
+    """The statistics of a corpus; unless noted, of train, validation and test together."""
 
     name: str
     users: int
@@ -111,7 +111,7 @@ class Statistics(Record):
     pieces: int  # subword tokens, with <SOT> and <EOT>
     unique_words: int
     vocabulary: int
-    splits: dict[str, SplitCount]  # "pretrain" among them
+    splits: dict[str, SplitCount]  # including "pretrain"
     first: int  # time of the first post, milliseconds since 1970
     last: int
     posts_per_user: Quantiles
@@ -129,7 +129,7 @@ class Statistics(Record):
 
 
 def describe(corpus: Corpus) -> Statistics:
-    """Count everything the tables and figures show, in one pass over the columns."""
+    """Count everything that the tables and figures show."""
     splits = [corpus.splits[name] for name in USER_SPLITS if name in corpus.splits]
     if not sum(len(split) for split in splits):
         raise FirehoseError(
@@ -174,9 +174,9 @@ def describe(corpus: Corpus) -> Statistics:
 def stats(
     corpus: Corpus | str | Path, out: str | Path | None = None, command: str = ""
 ) -> list[Path]:
-    """Write the page, the figures and the numbers into ``out``; index.html comes first.
+    """Write a page, its figures and numbers to the folder ``out``; returns the paths, page first.
 
-    Without ``out`` they go into the folder ``stats`` of the corpus.
+    Without ``out``, the folder is ``stats`` in the corpus. ``command`` is shown on the page.
     """
     from firehose.data.stats_figures import write
 
@@ -191,7 +191,7 @@ def table(statistics: Statistics) -> "rich.table.Table":
 
 
 def tables(statistics: Statistics) -> "list[rich.table.Table]":
-    """All that is worth a look in the terminal: sizes, cleaning, and skipped records if any."""
+    """The tables for the terminal: sizes, cleaning, and skipped records if there are any."""
     wanted = [sizes(statistics), cleaning(statistics), skipped(statistics)]
     return [terminal(found) for found in wanted if found.rows]
 
@@ -211,25 +211,25 @@ def cleaning(statistics: Statistics | Manifest) -> Table:
 
 
 def skipped(statistics: Statistics | Manifest) -> Table:
-    """Records that were no posts, by reason, the most frequent first."""
+    """The number of skipped records by reason, the most frequent first."""
     reasons = sorted(statistics.skipped.items(), key=lambda entry: (-entry[1], entry[0]))
     return Table(("why skipped", "records"), [(why, f"{count:,}") for why, count in reasons])
 
 
 def quarter_name(quarter: int) -> str:
-    """“2013 Q1” of the quarters since 1970."""
+    """The name of a quarter, such as “2013 Q1”, from its number since 1970."""
     return f"{1970 + quarter // 4} Q{quarter % 4 + 1}"
 
 
 def month_name(time: int) -> str:
-    """The month of a time in milliseconds, UTC: “January 2013”."""
+    """The name of the month of a time in milliseconds, UTC, such as “January 2013”."""
     year, month = divmod(int(np.datetime64(time, "ms").astype("datetime64[M]").astype(int)), 12)
     return f"{MONTHS.split()[month]} {1970 + year}"
 
 
 @dataclass(frozen=True)
 class _Table:
-    """All posts by user, then time, as one sorted integer each."""
+    """All posts, sorted by user and then by time, one integer for each."""
 
     keys: Integers  # user · 2^bits + time since the origin
     bits: int
@@ -245,7 +245,7 @@ class _Table:
 
 
 def _sort(splits: list[Split]) -> _Table:
-    """One sort of plain integers: ten times as fast as an argsort, and half its memory."""
+    """Sort all posts, as integers: ten times as fast as an argsort, with half the memory."""
     full = [split for split in splits if len(split)]
     origin = min(int(split.time.min()) for split in full)
     latest = max(int(split.time.max()) for split in full)
@@ -254,7 +254,7 @@ def _sort(splits: list[Split]) -> _Table:
     if bits + users.bit_length() > 63:  # a million users over 278 years still fit
         raise FirehoseError(
             f"The posts lie between {month_name(origin)} and {month_name(latest)}: too far apart "
-            "for a corpus with so many users; mend the times and prepare it again."
+            "for a corpus with so many users; correct the times and prepare it again."
         )
     keys = np.empty(sum(len(split) for split in full), np.int64)
     place = 0
@@ -274,7 +274,7 @@ def _chunks(length: int, overlap: int = 0) -> Iterator[slice]:
 
 
 def _posts(table: _Table) -> Integers:
-    """How many posts each user has, by index."""
+    """The number of posts of each user, by the user's number."""
     users = int(table.users(-1)) + 1
     posts = np.zeros(users, np.int64)
     for chunk in _chunks(len(table.keys)):
@@ -293,7 +293,7 @@ def _count(split: Split) -> SplitCount:
 
 
 def _words(splits: list[Split]) -> Integers:
-    """How many posts have 0, 1, 2 … words."""
+    """The number of posts with 0, 1, 2 … words."""
     longest = max(int(split.words.max()) for split in splits if len(split))
     counts = np.zeros(longest, np.int64)
     for split in splits:
@@ -303,7 +303,7 @@ def _words(splits: list[Split]) -> Integers:
 
 
 def _quantiles(counts: Integers) -> Quantiles:
-    """Of the values 0, 1, 2 …, each as often as ``counts`` says; halves are interpolated."""
+    """The quantiles of the values 0, 1, 2 …, where ``counts[i]`` says how often ``i`` occurs."""
     total = int(counts.sum())
     upto = np.cumsum(counts)
 
@@ -341,7 +341,7 @@ def _gaps(table: _Table) -> tuple[Gaps, int]:
     """The histogram of gaps, and how many users were silent for more than a year."""
     low, high = GAP_DECADES
     edges = 10.0 ** (np.arange((high - low) * GAP_BINS_PER_DECADE + 1) / GAP_BINS_PER_DECADE + low)
-    counts = np.zeros(len(edges), np.int64)  # the first: shorter than every edge
+    counts = np.zeros(len(edges), np.int64)  # the first counts gaps shorter than every edge
     limits = np.array([*DURATIONS.values()], np.int64)
     within = np.zeros(len(limits) + 1, np.int64)
     silent: set[int] = set()
@@ -370,7 +370,7 @@ def _activity(
 ) -> Activity:
     origin = int(first.min())
     unit, width = _width(last - origin)
-    generator = np.random.default_rng(0)  # the same sample whenever the corpus is described
+    generator = np.random.default_rng(0)  # fixed, so that it is always the same sample
     sample = generator.choice(len(starts), min(SAMPLE, len(starts)), replace=False)
     sample = sample[np.argsort(first[sample], kind="stable")]
     length = (last - origin) // width + 1
@@ -388,7 +388,7 @@ def _activity(
 
 
 def _width(span: int) -> tuple[str, int]:
-    """The narrowest width that cuts ``span`` into no more than ``COLUMNS``."""
+    """The narrowest width, by name and in milliseconds, of at most ``COLUMNS`` columns."""
     for unit, width in WIDTHS.items():
         if span < width * COLUMNS:
             return unit, width

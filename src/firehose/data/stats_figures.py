@@ -1,7 +1,6 @@
-"""The four figures about a corpus (activity, kinds of words, users coming and going, gaps), and
-the page that shows them.
+"""The figures about a corpus (activity, categories of words, turnover, gaps), and their page.
 
-No name of a user is in any of them: figures get published.
+They contain no names of users, as figures get published.
 """
 
 from pathlib import Path
@@ -46,8 +45,7 @@ from firehose.report.figures import (
     save,
     styled,
 )
-from firehose.report.page import Block, Heading, Paragraph, page
-from firehose.report.page import Figure as Picture
+from firehose.report.page import Block, Figure as Picture, Heading, Paragraph, page
 from firehose.report.tables import Table
 from firehose.report.words import compact, listing, many, percent
 from firehose.storage.files import write_whole
@@ -62,7 +60,7 @@ CATEGORIES = {
 
 @styled
 def activity(statistics: Statistics) -> Figure:
-    """Posts over time of a sample of users, a strip each, with the number of posts."""
+    """Draw the posts over time of a sample of users, a strip for each."""
     sample = statistics.activity
     rows = len(sample.posts)
     figure = blank(0.85 + 0.145 * max(rows, 3))
@@ -70,7 +68,7 @@ def activity(statistics: Statistics) -> Figure:
     counts = np.array(sample.columns)  # [user, column]
     width = sample.width / DAY
     left = sample.start / DAY + width * np.arange(counts.shape[1])
-    # a column counts 1, 2–3, 4–7, 8–15 or 16 and more posts; matplotlib's dates are days
+    # The colours stand for 1, 2–3, 4–7, 8–15 and 16 or more posts; matplotlib's dates are days.
     levels = np.floor(np.log2(np.maximum(counts, 0.5))).astype(int).clip(-1, len(RAMP) - 1)
     for row in range(rows):
         seen = np.flatnonzero(counts[row])
@@ -88,7 +86,7 @@ def activity(statistics: Statistics) -> Figure:
 
 
 def _right_column(axes: Axes, texts: list[str], heading: str) -> None:
-    """A right-aligned column of numbers to the right of the axes, a row each."""
+    """Write a right-aligned column of numbers to the right of the axes, one for each row."""
     place = 6 + 4.8 * max(map(len, [*texts, heading]))  # points; a digit is 4.8 wide
     for row, text in [(-1.1, heading), *enumerate(texts)]:
         where = (1, row), axes.get_yaxis_transform()
@@ -96,7 +94,7 @@ def _right_column(axes: Axes, texts: list[str], heading: str) -> None:
 
 
 def _cells(where: Any, left: Any, width: float, colour: str) -> PathPatch:
-    """All cells of one level as one outline; neighbours in a row become one rectangle."""
+    """All cells of one colour as one path; neighbours in a row become one rectangle."""
     corners: list[tuple[float, float]] = []
     for row, cells in enumerate(where):
         steps = np.diff(np.concatenate(([0], cells.astype(int), [0])))
@@ -118,7 +116,7 @@ def _ramp_legend(axes: Axes, unit: str, highest: int) -> None:
 
 
 def _date_axis(axes: Axes, start: float, stop: float, least: float) -> None:
-    """Time from left to right, in days since 1970; at least a few columns of room."""
+    """Make the x axis one of dates, in days since 1970, at least eight times ``least`` wide."""
     room = max((8 * least - (stop - start)) / 2, 0.01 * (stop - start))
     axes.set_xlim(start - room, stop + room)
     locator = dates.AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
@@ -130,7 +128,7 @@ def _date_axis(axes: Axes, start: float, stop: float, least: float) -> None:
 
 @styled
 def categories(statistics: Statistics) -> Figure:
-    """How many tokens, and how many different ones, each kind of word has."""
+    """Draw how many tokens, and how many different ones, each category of words has."""
     figure = blank(1.75)
     axes = figure.add_subplot()
     counts = [statistics.categories.get(name) for name in CATEGORIES]
@@ -146,7 +144,11 @@ def categories(statistics: Statistics) -> Figure:
         for value, colour, side in ((count.unique, VERMILION, -1), (count.tokens, BLUE, 1)):
             axes.plot(value, row, "o", color=colour, markersize=5.5, zorder=4)
             look = {"color": colour, "fontsize": 8.5, "ha": "right" if side < 0 else "left"}
-            look["bbox"] = {"facecolor": PAPER, "pad": 0.6, "linewidth": 0}  # over the grid
+            look["bbox"] = {
+                "facecolor": PAPER,
+                "pad": 0.6,
+                "linewidth": 0,
+            }  # hides the grid
             where = (value, row), "data"
             note(axes, compact(value), where, (side * 6, 0), va="center_baseline", **look)
     axes.set_ylim(len(CATEGORIES) - 0.4, -0.6)
@@ -164,7 +166,7 @@ def categories(statistics: Statistics) -> Figure:
 
 @styled
 def turnover(statistics: Statistics) -> Figure:
-    """Users who appear for the first time, and who post for the last time, per quarter."""
+    """Draw how many users post for the first time, and for the last time, in each quarter."""
     quarters = statistics.quarters
     places = quarters.first + np.arange(len(quarters.newcomers))
     figure = blank(2.3)
@@ -185,7 +187,7 @@ def turnover(statistics: Statistics) -> Figure:
 
 
 def _quarter_axis(axes: Axes, first: int, last: int) -> None:
-    """Names of quarters where there are few, otherwise years, from the first of January."""
+    """Label the x axis with the quarters where there are few, otherwise with years."""
     room = max((7 - (last - first)) / 2, 0.7)
     axes.set_xlim(first - room, last + room)
     if last - first < 8:
@@ -201,7 +203,7 @@ def _quarter_axis(axes: Axes, first: int, last: int) -> None:
 
 @styled
 def gaps(statistics: Statistics) -> Figure:
-    """How much time lies between two consecutive posts of one user."""
+    """Draw a histogram of the time between two consecutive posts of one user."""
     found = statistics.gaps
     figure = blank(2.5)
     axes = figure.add_subplot()
@@ -219,7 +221,7 @@ def gaps(statistics: Statistics) -> Figure:
         zorder=2,
     )
     left = edges[first]
-    if found.shorter:  # zero has no place on the scale: a bar of its own, to the left of it
+    if found.shorter:  # zero is not on a logarithmic scale: a bar to the left of it
         step = edges[1] / edges[0]
         sides = [left / step**7, left / step**3]
         axes.stairs([found.shorter], sides, baseline=bottom, fill=True, color=SKY, zorder=2)
@@ -242,7 +244,7 @@ def gaps(statistics: Statistics) -> Figure:
 
 
 def _shown(found: Gaps) -> tuple[int, int]:
-    """The first and last edge in sight: all that is counted, and from an hour to a year."""
+    """The first and last edge to show: all bins that are not empty, and an hour to a year."""
     filled = np.flatnonzero(found.counts)
     hour, year = (int(np.searchsorted(found.edges, days)) for days in (1 / 24, 365))
     first = 0 if found.shorter else min([hour - 3, *filled[:1].tolist()])
@@ -253,7 +255,7 @@ def _mark_durations(axes: Axes) -> None:
     for name, duration in DURATIONS.items():
         days = duration / DAY
         axes.axvline(days, color=INK, linewidth=0.7, linestyle=(0, (1, 2.5)), zorder=3)
-        aside = {"week": -3, "month": 3}.get(name, 0)  # they would touch
+        aside = {"week": -3, "month": 3}.get(name, 0)  # their labels would touch
         note(axes, name, ((days, 1), ("data", "axes fraction")), (aside, 2), va="bottom")
 
 
@@ -261,7 +263,7 @@ FIGURES = {"activity": activity, "categories": categories, "turnover": turnover,
 
 
 def write(statistics: Statistics, out: Path, command: str) -> list[Path]:
-    """Write index.html, statistics.json and each figure as PNG and SVG; each file whole."""
+    """Write index.html, statistics.json, and each figure as PNG and SVG; returns the paths."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -303,7 +305,7 @@ def _blocks(statistics: Statistics, images: dict[str, str]) -> list[Block]:
 
 
 def _captions(statistics: Statistics) -> dict[str, tuple[str, str]]:
-    """What each figure shows in a few words, and what one sees in it."""
+    """For each figure, a short description and a caption."""
     sample, found, counts = statistics.activity, statistics.gaps, statistics.categories
     uses = [
         f"{single} {counts[name].tokens / counts[name].unique:,.1f} times"

@@ -17,7 +17,7 @@ class BatchStream(ABC):
 
     def __init__(self, posts: int, size: int) -> None:
         if size < 1:
-            raise FirehoseError(f"A batch of {size} posts is none; choose a size of at least 1.")
+            raise FirehoseError(f"A batch cannot have {size} posts; choose a size of at least 1.")
         self.posts = posts
         self.size = size
         self.position = 0

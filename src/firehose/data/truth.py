@@ -1,4 +1,4 @@
-"""The exact probabilities of what the users of a Nature say.
+"""The exact probabilities of the posts of a Nature.
 
 Given user u and era e, p(post) = Σ_z θ[u,e,z] Π_i T[c(i-1), c(i)] p(w(i) | z, u, e), where a word
 of a closed class has p = φ[w] and a topical one p = (1 - a[u]) φ[z,e,w] + a[u] ψ[u,w]. With m
@@ -6,9 +6,9 @@ topical words and the odds r[u] = a[u] / (1 - a[u]), the product of the latter i
 
     (1 - a[u])^m  Π_i φ[z,e,w(i)]  Π_i (1 + r[u] ψ[u,w(i)] / φ[z,e,w(i)])
 
-whose last factor is 1 for nearly all users: only the few who own one of the post's words need
-be looked at one by one, the others are summed in advance. At most 30 factors are multiplied,
-none of them below 1e-9, so float64 holds the products without logarithms.
+whose last product is 1 for nearly all users. So only the few users who own one of the post's words
+are computed one by one; the sum over all others is known in advance. At most 30 factors are
+multiplied, none of them below 1e-9, so float64 holds the products without logarithms.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,16 +24,16 @@ from firehose.errors import FirehoseError
 
 EOT = "<EOT>"
 CHUNK_POSTS = 4_096
-CHUNK_OWNERS = 200_000  # pairs of a word and a user who owns it: about 20 MB a table, 12 topics
+CHUNK_OWNERS = 200_000  # pairs of a word and a user who owns it: 20 MB a table with 12 topics
 
 Weights = Literal["train", "balanced"]
 
 
 class Truth:
-    """What an oracle knows who knows all parameters of a :class:`Nature`, but not the topics.
+    """The best predictor, which knows all parameters of a :class:`Nature`, but not a post's topic.
 
-    It speaks of ordinary English posts as cleaned: words joined by single spaces, ``<URL>`` for
-    every URL. A post of which any word is not in ``words`` has probability zero.
+    Texts are those of ordinary English posts after cleaning: words joined by single spaces, with
+    ``<URL>`` for every URL. A post with a word that is not in ``words`` has probability zero.
     """
 
     def __init__(self, nature: Nature) -> None:
@@ -54,7 +54,7 @@ class Truth:
         self._emission[:, :first] = language.closed[:, None]
         self._emission[:, first:] = language.topical.transpose(0, 2, 1)
         self._odds = everyone.strength / (1 - everyone.strength)  # r
-        # ψ word by word: the owners of word w lie from _owner_start[w] to _owner_start[w + 1].
+        # ψ by word: the owners of word w are _owner[_owner_start[w] : _owner_start[w + 1]].
         users, words = np.divmod(everyone.own_keys, nature.vocabulary)
         order = np.argsort(words, kind="stable")
         self._owner, self._owner_value = users[order], everyone.own_values[order]
@@ -68,7 +68,7 @@ class Truth:
         number = self._numbers([user])[0]
         era = self.nature.era(np.array([time_ms]))[0]
         everyone, longest = self._everyone, self.nature.longest
-        # [word, topic]: what this user says in this era, were the topic known
+        # [word, topic]: the probability of each word for this user and era, given the topic
         own = np.zeros(len(self.words))
         begin, end = np.searchsorted(
             everyone.own_keys, np.array([number, number + 1]) * len(self.words)
@@ -90,7 +90,7 @@ class Truth:
         if not possible:
             raise FirehoseError(
                 f"No post of this nature begins with {' '.join(words)!r}: "
-                "ask only about beginnings that can be."
+                "ask only for beginnings that are possible."
             )
         if len(words) == longest:
             return dict.fromkeys(self.words, 0.0) | {EOT: 1.0}
@@ -100,7 +100,7 @@ class Truth:
         return following
 
     def nats(self, users: Sequence[str], times: Integers, texts: Sequence[str]) -> Floats:
-        """Minus the log probability of each whole post, its ``<EOT>`` included."""
+        """The negative log-likelihood of each post, given its user, ``<EOT>`` included."""
         numbers, eras = self._numbers(users), self.nature.era(times)
         _same_length(numbers, eras, texts)
         chance = np.empty(len(texts))
@@ -118,12 +118,12 @@ class Truth:
     def agnostic_nats(
         self, times: Integers, texts: Sequence[str], counts: Integers, weights: Weights
     ) -> Floats:
-        """The same for the best predictor that knows the time and the words, but not the user.
+        """The negative log-likelihood of each post without knowing its user, only its time.
 
-        It knows how probable each user is in each era, from the ``counts`` that :meth:`tally`
-        makes of the posts in play: by the number of posts ("train"), or by the share of the
-        user's posts that fall into the era ("balanced": as many posts of every user are
-        scored). In an era without posts nothing is probable.
+        The users' probabilities in each era come from ``counts``, which :meth:`tally` makes. With
+        ``weights="train"`` they follow the number of posts; with "balanced", which is for splits
+        with as many posts of every user, they follow the share of the user's posts that fall into
+        the era. In an era without any posts the probability is zero.
         """
         eras = self.nature.era(times)
         _same_length(eras, texts)
@@ -142,14 +142,14 @@ class Truth:
         return -chance
 
     def tally(self, users: Sequence[str], times: Integers) -> Integers:
-        """The number of these posts by each user (row) in each era (column)."""
+        """The number of posts ``[user, era]``."""
         nature = self.nature
         cells = self._numbers(users) * nature.eras + nature.era(times)
         counts = np.bincount(cells, minlength=nature.users * nature.eras)
         return np.asarray(counts.reshape(nature.users, nature.eras), np.int64)
 
     def _sum_of_users(self, prior: Floats) -> Floats:
-        """Σ_u π[e,u] (1 - a[u])^m θ[u,e,z] for every era e, number m and topic z."""
+        """Σ_u π[e,u] (1 - a[u])^m θ[u,e,z] for every era e, number m of topical words, topic z."""
         everyone = self._everyone
         late = everyone.lateness[:, None]
         most = self.nature.longest + 1
@@ -157,7 +157,7 @@ class Truth:
         for topical in range(most):
             weighed = prior * (1 - everyone.strength) ** topical
             early, end = (
-                # Not @: the last bits of BLAS depend on its number of threads.
+                # Not @, as the last bits of BLAS's sums depend on its number of threads.
                 np.einsum("eu,uz->ez", weighed, everyone.mixtures[:, side])
                 for side in (0, 1)
             )
@@ -167,11 +167,14 @@ class Truth:
     def _excess(
         self, parsed: "_Parsed", words: slice, era: Integers, said: Floats, prior: Floats
     ) -> Floats:
-        """What the owners of these words add to the chance of each post, over the sum of users
-        that takes them for strangers. Never negative, so nothing is lost by adding it."""
+        """What is to be added to the probability of each post because some users own its words.
+
+        The sum over all users in advance takes it that nobody does. The difference is never
+        negative, so that adding it loses no precision.
+        """
         spoken, post = parsed.words[words], parsed.post[words]
         first, count = self._owner_start[spoken], np.diff(self._owner_start)[spoken]
-        # One row for each pair of a word of a post and an owner of that word …
+        # First a row for each pair of a word of a post and a user who owns that word,
         ends = np.cumsum(count)
         rows = np.arange(ends[-1] if len(ends) else 0)
         rows += np.repeat(first - (ends - count), count)
@@ -185,7 +188,7 @@ class Truth:
             + (self._odds[user] * self._owner_value[rows])[:, None]
             / (self._emission[era[post], spoken])
         )
-        # … and one for each pair of a post and a user who owns some of its words.
+        # then one for each pair of a post and a user who owns some of its words.
         new = np.append(True, (post[1:] != post[:-1]) | (user[1:] != user[:-1]))
         factors = np.multiply.reduceat(factors, np.flatnonzero(new)) - 1
         user, post = user[new], post[new]
@@ -196,7 +199,7 @@ class Truth:
         return np.bincount(post, excess, len(era)).astype(float)
 
     def _by_owners(self, parsed: "_Parsed") -> Iterator[slice]:
-        """Whole posts' words in pieces that have a bounded number of owners together."""
+        """Slices of the words, of whole posts, with a bounded number of owners in each."""
         owners = np.cumsum(np.diff(self._owner_start)[parsed.words])
         bounds = np.append(parsed.starts, len(parsed.words))
         begin = 0
@@ -208,7 +211,7 @@ class Truth:
             begin = end
 
     def _psi(self, users: Integers, parsed: "_Parsed") -> Floats:
-        """ψ of each word of a post for the post's user."""
+        """The value of ψ for each word of a post and the post's user."""
         everyone = self._everyone
         keys = users[parsed.post] * self.nature.vocabulary + parsed.words
         places = np.minimum(np.searchsorted(everyone.own_keys, keys), len(everyone.own_keys) - 1)
@@ -241,7 +244,7 @@ class Truth:
         last = self._log_transition[classes[ends - 1], END]
         grammar += np.where(lengths < longest, last, np.where(lengths == longest, 0.0, -np.inf))
         topical = np.bincount(post[(classes >= TOPICAL) & ~strange], minlength=len(posts))
-        # Beyond the longest post the chance is zero by the grammar; the number must only fit.
+        # The grammar gives longer posts probability zero; the number must only be a valid index.
         topical = np.minimum(topical, longest)
         return _Parsed(np.where(strange, 0, words), post, starts, topical, grammar)
 
@@ -256,9 +259,9 @@ class Truth:
 
 
 class _Parsed(NamedTuple):
-    """Posts as numbers, their words laid end to end."""
+    """Posts as numbers, the words of all posts one after another."""
 
-    words: Integers  # 0 for a word that there is not; the grammar then says impossible
+    words: Integers  # 0 for an unknown word; the grammar then gives the post probability zero
     post: Integers  # [word]: the post it belongs to
     starts: Integers  # [post]: its first word
     topical: Integers  # [post]: how many topical words it has
@@ -266,7 +269,7 @@ class _Parsed(NamedTuple):
 
 
 def _prior(counts: Integers, weights: Weights) -> Floats:
-    """How probable each user (column) is in each era (row)."""
+    """The probabilities ``[era, user]`` of the users in each era."""
     posts = counts.sum(1, keepdims=True)
     share = counts / np.maximum(posts, 1) if weights == "balanced" else counts
     return np.asarray(share.T / np.maximum(share.T.sum(1, keepdims=True), 1e-300))
@@ -275,7 +278,7 @@ def _prior(counts: Integers, weights: Weights) -> Floats:
 def _refuse_placeholder(*words: str) -> None:
     if MENTION in words:
         raise FirehoseError(
-            f"The truth of a nature names the users: prepare the corpus without {MENTION}."
+            f"Posts of a nature mention users by name: prepare the corpus without {MENTION}."
         )
 
 

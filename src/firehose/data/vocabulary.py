@@ -1,4 +1,4 @@
-"""The vocabulary: SentencePiece pieces, and the special ones around a post."""
+"""The vocabulary: SentencePiece pieces, and the special pieces at the ends of a post."""
 
 import io
 import itertools
@@ -17,13 +17,13 @@ from firehose.data.clean import MENTION, URL
 from firehose.errors import FirehoseError
 
 DEFAULT_SIZE = 32_000
-# Unigram training looks at each different word once, weighted by its count; beyond this many
-# the rarest are left out, which bounds time and memory and changes no piece worth having.
+# Training looks at each different word once, weighted by its count. Of more words than this the
+# rarest are left out, which bounds time and memory; they would hardly change the pieces.
 MOST_WORDS = 400_000
 
 
 class Vocabulary:
-    """Text to pieces and back."""
+    """Encodes texts as numbers of pieces, and decodes them."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -33,21 +33,21 @@ class Vocabulary:
         self.unknown: int = self._processor.unk_id()
         self.sot = self._special("<SOT>", "<sot>", fallback=self._processor.bos_id())
         self.eot = self._special("<EOT>", "<eot>", fallback=self._processor.eos_id())
-        # A given model may spell its special pieces in lower case, as the published one does.
+        # The special pieces of a given model may be in lower case, as those of the published one.
         self._respelled = {
             name: name.lower()
             for name in (URL, MENTION)
             if self._id(name) is None and self._id(name.lower()) is not None
         }
-        # Nobody can end a post by writing <eot>, where that is not a control piece.
+        # Where <eot> is not a control piece, a text with "<eot>" in it would end the post.
         for number in (self.sot, self.eot):
             if not self._processor.is_control(number):
                 piece = self._processor.id_to_piece(number)
                 self._respelled[piece] = f"{piece[0]} {piece[1:]}"
 
     def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-        """All posts side by side, each from <SOT> to <EOT>, and the length of each."""
-        # SentencePiece spells a space so; a post that does would lose a word.
+        """The tokens of all posts, one after another with <SOT> and <EOT>, and their lengths."""
+        # To SentencePiece "▁" is a space, so a word of a post would be lost.
         texts = [text.replace("▁", "_") for text in texts]
         for name, spelling in self._respelled.items():
             texts = [text.replace(name, spelling) for text in texts]
@@ -93,10 +93,10 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A SentencePiece ``.model`` file."""
+        """Read a SentencePiece ``.model`` file."""
         try:
             model = Path(path).read_bytes()
-            if not model:  # which SentencePiece takes for a model without pieces
+            if not model:  # SentencePiece would accept it as a model without pieces
                 raise RuntimeError
             return cls(model)
         except OSError as error:
@@ -106,10 +106,10 @@ class Vocabulary:
 
     @classmethod
     def train(cls, counts: Sequence[tuple[str, int]], size: int | None = None) -> Self:
-        """Unigram pieces from words and their counts; deterministic, whatever the order.
+        """Train a unigram model on words and their counts, in any order; deterministic.
 
-        With a ``size`` the vocabulary has exactly that many pieces, or it is said which size
-        would fit. Without, it has 32,000, or as many as the text supports.
+        With a ``size`` the vocabulary has exactly that many pieces; where the text does not fit
+        it, the error names a size that fits. Without, it has 32,000, or as many as fit.
         """
         words = [entry for entry in counts if entry[0] not in (URL, MENTION)]
         words.sort(key=lambda entry: (-entry[1], entry[0]))
@@ -134,7 +134,7 @@ class Vocabulary:
 def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
-        # A few words hold whitespace: phone numbers, spaced-out ellipses.
+        # A few words have whitespace inside, such as phone numbers, and tabs separate the columns.
         file.writelines(f"{' '.join(word.split())}\t{count}\n" for word, count in words)
         file.flush()
         sentencepiece.SentencePieceTrainer.train(
@@ -145,16 +145,16 @@ def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
             vocab_size=size,
             character_coverage=0.99995,
             byte_fallback=True,
-            normalization_rule_name="identity",  # every character costs something and comes back
+            normalization_rule_name="identity",  # so that decoding gives the text back
             bos_piece="<SOT>",
             eos_piece="<EOT>",
             user_defined_symbols=[URL, MENTION],
-            num_threads=2,  # fixed: sums over threads decide the last bits of the scores
+            num_threads=2,  # fixed, as sums over threads decide the last bits of scores
             minloglevel=2,
         )
     trained = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]
         model.getvalue()
     )
-    trained.trainer_spec.ClearField("input")  # the name of a file that is gone
+    trained.trainer_spec.ClearField("input")  # the temporary name would differ every time
     made: bytes = trained.SerializeToString(deterministic=True)
     return made

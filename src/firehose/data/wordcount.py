@@ -1,4 +1,4 @@
-"""How often each word occurs: what the vocabulary is made from, and what a corpus is made of."""
+"""Counts of words: the vocabulary is trained on them, and the manifest tells them by category."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +25,10 @@ COUNTS = pa.schema(
 
 
 def count_table(counter: Counter[str], small: bool, training: bool, total: bool) -> pa.Table:
-    """The counts of some posts, which are all to be trained on or not, and users' or not."""
+    """The counts of words in some posts as a table with the columns of ``COUNTS``.
+
+    ``training`` and ``total`` say whether these posts count in the columns of these names.
+    """
     counts = np.fromiter(counter.values(), np.int64, len(counter))
     words = pa.array(counter.keys(), pa.string())
     columns = [words, pa.array(np.full(len(counts), small)), counts * training, counts * total]
@@ -33,13 +36,13 @@ def count_table(counter: Counter[str], small: bool, training: bool, total: bool)
 
 
 def count_words(folder: Path) -> pa.Table:
-    """The counts of all parts together: word, small, training, total."""
+    """The counts in all Parquet files of a folder, summed by word."""
     whole: pa.Table | None = None
     waiting: list[pa.Table] = []
     for path in sorted(folder.glob("*.parquet")):
         waiting.append(pq.read_table(path))
-        # Summed whenever as many rows have come as there are words, so that the work stays in
-        # proportion to the input and the memory to the number of different words.
+        # Summed whenever more rows are waiting than there are words so far: then the work grows
+        # like the input, and the memory like the number of different words.
         if whole is None or sum(map(len, waiting)) > len(whole):
             whole = _summed([whole, *waiting] if whole else waiting)
             waiting = []
@@ -53,7 +56,7 @@ def _summed(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def most_frequent(counts: pa.Table, limit: int) -> list[tuple[str, int]]:
-    """The words to train on with their counts, most frequent first."""
+    """The words in text to train on, with their counts, at most ``limit``, most frequent first."""
     trained = counts.filter(pc.field("training") > 0).group_by("word", use_threads=False)
     trained = trained.aggregate([("training", "sum")]).rename_columns(["word", "training"])
     trained = trained.sort_by([("training", "descending"), ("word", "ascending")])[:limit]
@@ -61,7 +64,7 @@ def most_frequent(counts: pa.Table, limit: int) -> list[tuple[str, int]]:
 
 
 def by_category(counts: pa.Table, corpora: Sequence[str]) -> list[dict[str, WordCount]]:
-    """For each corpus, the number of words and of different words in each category."""
+    """For each corpus, the number of words and of different words of each category."""
     tokens = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
     unique = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
     used = counts.filter(pc.field("total") > 0).select(["word", "small", "total"])

@@ -145,3 +145,10 @@ def _slice_table(found: Comparison, name: str, title: str) -> Table:
 
 def _seconds(outcome: Outcome) -> float:
     return sum(value for name, value in outcome.compute.items() if name.startswith("seconds"))
+
+
+def report(run: str | Path, out: str | Path | None = None) -> Path:
+    """Write a page about one run that is over, to ``out`` or to RUN/report; returns the page."""
+    folder = Path(out) if out else Path(run) / "report"
+    page, *_ = write(compare([run]), folder, f"firehose report {run}")
+    return page

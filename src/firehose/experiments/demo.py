@@ -9,8 +9,7 @@ from firehose.data.plan import make_plan
 from firehose.data.prepare import HERE, Execution, prepare
 from firehose.data.stats import describe
 from firehose.data.stats_figures import write as write_statistics
-from firehose.experiments.compare import Comparison, compare
-from firehose.experiments.compare import write as write_comparison
+from firehose.experiments.compare import Comparison, compare, write as write_comparison
 from firehose.experiments.naming import name_of
 from firehose.game.playing import play
 from firehose.game.settings import make_settings

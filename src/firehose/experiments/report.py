@@ -22,8 +22,7 @@ from firehose.game.folder import read_result, read_run
 from firehose.machine import machine
 from firehose.report.figures import save
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
-from firehose.report.tables import Table
-from firehose.report.tables import save as save_table
+from firehose.report.tables import Table, save as save_table
 from firehose.report.words import many, signed
 from firehose.storage.files import write_whole
 

@@ -55,6 +55,7 @@ class Game:
         return {
             "remembered posts": self.memory.forget(user),
             "held-back posts": self.optimizer.forget(user),
+            "things a learner kept": self.learner.forget(user),
             "vectors": int(users is not None and users.forget(user)),
         }
 

@@ -90,6 +90,8 @@ def begin(
     folder = Path(out)
     card = make_card(folder, kind, corpus, settings, start, split, options)
     work = make_work(folder, card, corpus, settings, start)  # or say what is wrong before writing
+    if isinstance(corpus, Corpus):
+        _warn_of_cuts(corpus, work.settings.model.max_tokens)
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
@@ -103,6 +105,17 @@ def begin(
     card = work.card = card.model_copy(update={"settings": work.settings.public()})
     card.write(folder)
     return _carry_out(folder, card, work, lambda: make_work(folder, card, corpus, work.settings))
+
+
+def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
+    """Say so where more than 1 % of the posts are longer than what is trained on."""
+    share = corpus.share_longer(max_tokens)
+    if share > 0.01:
+        say(
+            f"{100 * share:.0f} % of the posts are longer than model.max_tokens = {max_tokens}, "
+            "and only their beginnings are learned from; "
+            f"--set model.max_tokens={corpus.tokens_covering()} covers 99 % of them."
+        )
 
 
 def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = None) -> Any:

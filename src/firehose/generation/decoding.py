@@ -77,7 +77,7 @@ class Decoder:
             return None
         taken = self.model.users.take(np.array([user]), learn=False)
         projected: Tensor = self.model.projection(taken.vectors.to(self.model.device.device))
-        return projected.mul_(self.model.plan.shape.d_model**0.5)
+        return torch.mul(projected, self.model.plan.shape.d_model**0.5)
 
     def _adapt(self, place: int, hidden: Tensor) -> Tensor:
         """Apply the residual MLP at a place, if there is one: [tokens, d_model] to the same."""

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from firehose.batch import Batch, gather
 from firehose.config import Section
+from firehose.errors import FirehoseError
 from firehose.models.attention import Grid
 from firehose.models.device import Device
 from firehose.models.dropout import Dropout, Random
@@ -30,6 +31,7 @@ class ModelPlan(Section):
     architecture: Architecture = "adapters"
     shape: Shape = Shape()
     d_user: int = Field(default=32, ge=1)
+    project_users: bool = True  # to d_model; False: d_user is d_model already
     mlp: int = Field(default=256, ge=1)  # hidden units of the residual MLPs
     max_tokens: int = Field(default=50, ge=2)  # tokens of a post that are trained on
     new_users: Literal["mean", "zero"] = "mean"
@@ -90,8 +92,20 @@ class Personal(nn.Module):
         )
         self.users = Users(plan.d_user, plan.new_users)
         if self.is_personal:
-            self.projection = nn.Linear(plan.d_user, plan.shape.d_model, bias=False)
-            nn.init.normal_(self.projection.weight, std=0.02)
+            self.projection = self._make_projection()
+
+    def _make_projection(self) -> nn.Module:
+        d_user, d_model = self.plan.d_user, self.plan.shape.d_model
+        if self.plan.project_users:
+            projection = nn.Linear(d_user, d_model, bias=False)
+            nn.init.normal_(projection.weight, std=0.02)
+            return projection
+        if d_user != d_model:
+            raise FirehoseError(
+                f"Without project_users, d_user = {d_user} must be d_model = {d_model}; make them "
+                "equal, or project."
+            )
+        return nn.Identity()
 
     @property
     def is_personal(self) -> bool:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from firehose.data.encoder import Encoder
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
@@ -27,6 +28,7 @@ from firehose.storage.workspace import refuse_existing
 
 UP = "layers.0.pos_ff.CoreNet.0.weight"
 WORDS, VECTORS = "word_emb.emb_layers.0.weight", "user_emb.emb_layers.0.weight"
+PROJECTION = "user_emb.emb_projs.0"  # where user vectors are of another size than hidden ones
 
 SHARED = {
     "queries_keys_values.weight": "dec_attn.qkv_net.weight",
@@ -64,8 +66,8 @@ def names(model: Personal) -> dict[str, str]:
     for number, place in enumerate(model.mlps):
         for ours, theirs in MLP.items():
             pairs[f"mlps.{place}.{ours}"] = f"mtl_layers.{number}.{theirs}"
-    if model.is_personal:
-        pairs["projection.weight"] = "user_emb.emb_projs.0"
+    if model.is_personal and model.plan.project_users:
+        pairs["projection.weight"] = PROJECTION
     return pairs
 
 
@@ -114,6 +116,9 @@ def release(model: Personal) -> dict[str, Tensor]:
         numbers = np.arange(int(model.users.user_of[: len(model.users)].max(initial=-1)) + 1)
         taken = model.users.take(numbers, learn=False)
         released[VECTORS] = taken.vectors[taken.which].clone()
+        if PROJECTION in released and model.plan.d_user == d_model:
+            # The authors' code projects vectors of another size only: these are sent projected.
+            released[VECTORS] @= released.pop(PROJECTION).T.to(released[VECTORS])
     return released
 
 
@@ -166,8 +171,14 @@ def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -
     )
     if not mlps:
         return ModelPlan(architecture=architecture, shape=shape)
-    d_user, mlp = released[VECTORS].shape[1], len(released["mtl_layers.0.0.weight"])
-    return ModelPlan(architecture=architecture, shape=shape, d_user=d_user, mlp=mlp)
+    d_user = released[VECTORS].shape[1]
+    return ModelPlan(
+        architecture=architecture,
+        shape=shape,
+        d_user=d_user,
+        project_users=PROJECTION in released or d_user != shape.d_model,
+        mlp=len(released["mtl_layers.0.0.weight"]),
+    )
 
 
 def from_release(
@@ -185,7 +196,7 @@ def from_release(
         raise FirehoseError(f"{path} has {users:,} users, and there are {len(names):,} names.")
     origin = {"kind": "published", "file": Path(path).name}
     registry = UserRegistry(names or map(str, range(users)))
-    return Trained(model.eval(), vocabulary, registry, origin)
+    return Trained(model.eval(), Encoder(vocabulary), registry, origin)
 
 
 def to_release(trained: Trained, path: str | Path) -> None:

@@ -3,13 +3,14 @@
 ::
 
     model/
-      model.json           schema, sizes, where it comes from, checksums
+      model.json           schema, sizes, how text becomes tokens, where it comes from, checksums
       weights.safetensors  shared weights, and a vector per user
       users.parquet        the name of each vector's user
       vocabulary.model     SentencePiece
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -22,9 +23,12 @@ from pydantic import ValidationError
 
 import firehose
 from firehose.data.corpus import Corpus
+from firehose.data.encoder import Encoder, EncoderPlan
+from firehose.data.post import Post
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
+from firehose.models.model import Paid
 from firehose.models.personal import ModelPlan, Personal
 from firehose.storage import tensors
 from firehose.storage.seals import File, Record, refuse_damage, sha256
@@ -46,16 +50,17 @@ class Card(Record):
     pieces: int
     users: int
     model: ModelPlan
+    encoder: EncoderPlan
     origin: dict[str, Any]  # how it was made, and how well it did then
     files: dict[str, File]
 
 
 @dataclass
 class Trained:
-    """A model with its vocabulary and its users by name."""
+    """A model, the encoder of its texts, and its users by name."""
 
     model: Personal
-    vocabulary: Vocabulary
+    encoder: Encoder
     users: UserRegistry = field(default_factory=UserRegistry)
     origin: dict[str, Any] = field(default_factory=dict)
 
@@ -63,8 +68,8 @@ class Trained:
     def of_corpus(
         cls, model: Personal, corpus: Corpus, origin: dict[str, Any] | None = None
     ) -> Self:
-        """A model whose words and users are those of a corpus."""
-        return cls(model, corpus.vocabulary, UserRegistry(corpus.users), origin or {})
+        """A model that was trained on a corpus: its texts and users are those of the corpus."""
+        return cls(model, Encoder.of_corpus(corpus), UserRegistry(corpus.users), origin or {})
 
     def number(self, user: str) -> int | None:
         """The number of a user who has a vector; None for anybody else."""
@@ -72,6 +77,14 @@ class Trained:
         if number is None or self.model.users.rows(np.array([number]))[0] < 0:
             return None
         return number
+
+    def knows(self, user: str | None) -> bool:
+        """Whether a user has a vector; texts of others are those of the population."""
+        return user is not None and self.number(user) is not None
+
+    def pay(self, posts: Sequence[Post]) -> Paid:
+        """What these texts cost, each with its user's vector; users who have none are nobody."""
+        return self.model.pay(self.encoder.encode(posts, self.users, grow=False))
 
     def known(self) -> list[str]:
         """The names of the users who have a vector."""
@@ -96,7 +109,7 @@ def write(trained: Trained, folder: Path) -> None:
     count = len(model.users)
     tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
     pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)
-    (folder / "vocabulary.model").write_bytes(trained.vocabulary.model)
+    (folder / "vocabulary.model").write_bytes(trained.encoder.vocabulary.model)
     files = {
         path.name: File(bytes=path.stat().st_size, sha256=sha256(path))
         for path in sorted(folder.iterdir())
@@ -106,16 +119,24 @@ def write(trained: Trained, folder: Path) -> None:
         pieces=model.shared.pieces,
         users=count,
         model=model.plan,
+        encoder=trained.encoder.plan,
         origin=trained.origin,
         files=files,
     )
     (folder / "model.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
-    """Open a model's folder, or refuse with a sentence.
+def find_model(path: Path) -> Path:
+    """The folder of a model: ``path`` itself, or ``model`` in it, where a run leaves its own."""
+    below = path / "model"
+    return below if not (path / "model.json").exists() and (below / "model.json").exists() else path
 
-    With a ``corpus`` the users are numbered as there, by their names; who is not in it follows.
+
+def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
+    """Open the folder of a model, or of a run that has one; raises an error for any other.
+
+    With a ``corpus`` the users are numbered as there, by their names; users who are not in it
+    follow.
     """
     folder = find_model(Path(path))
     card = read_card(folder)
@@ -133,7 +154,8 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     names = pq.read_table(folder / USERS)["user"].to_pylist()
     users = UserRegistry(corpus.users if corpus else ())
     model.users.enter(np.array([users.add(name) for name in names], np.int64), vectors)
-    return Trained(model.eval(), vocabulary, users, card.origin)
+    encoder = Encoder(vocabulary, **dict(card.encoder))
+    return Trained(model.eval(), encoder, users, card.origin)
 
 
 def from_pretrained(
@@ -147,12 +169,6 @@ def from_pretrained(
     model = Personal(plan.model_copy(update=sizes), corpus.vocabulary.size, seed)
     model.shared.load_state_dict(pretrained.shared.state_dict())
     return model
-
-
-def find_model(path: Path) -> Path:
-    """The folder of a model: ``path`` itself, or the model in the folder of a run."""
-    within = path / "model"
-    return within if (within / "model.json").is_file() else path
 
 
 def read_card(folder: Path) -> Card:

@@ -69,6 +69,8 @@ class Adam(UpdateRule):
         """
         columns = (self.parameters, gradients, self.first, self.second, self.steps)
         moving = [row for row in zip(*columns, strict=True) if row[1] is not None]
+        if not moving:
+            return
         weights, grads, first, second, steps = map(list, zip(*moving, strict=True))
         adam(
             weights,

@@ -31,8 +31,9 @@ class SGD(UpdateRule):
         norm = clip(gradient, self.settings.clip)
         pairs = zip(self.parameters, gradient.shared, strict=True)
         moving = [(weight, slope) for weight, slope in pairs if slope is not None]
-        weights, gradients = zip(*moving, strict=True)
-        torch._foreach_add_(weights, gradients, alpha=-self.settings.rate)
+        if moving:
+            weights, gradients = zip(*moving, strict=True)
+            torch._foreach_add_(weights, gradients, alpha=-self.settings.rate)
         if self.model.users is not None and len(gradient.rows):
             rate, users, rows = self.settings.rate, self.model.users, gradient.rows
             users.put(rows, users.vectors[rows] - rate * self.settings.user_rate * gradient.users)

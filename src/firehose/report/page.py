@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from string import Template
 
 from firehose.report.figures import PALETTE
 from firehose.report.tables import MARK, Beside, Cell, Published, Table
@@ -55,30 +57,16 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
             parts.append(f"<h2>{escape(block.text)}</h2>")
         else:
             parts.append(f"<p>{escape(block.text)}</p>")
-    body = "\n".join(parts)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>{_colours()}{_CSS}</style>
-</head>
-<body>
-<main>
-<header>
-<h1>{escape(title)}</h1>
-<p class="summary">{escape(summary)}</p>
-</header>
-{body}
-</main>
-<footer>
-<p>Firehose {escape(firehose_version())} · made by <code>{escape(command)}</code></p>
-</footer>
-</body>
-</html>
-"""
+    texts = {"title": title, "summary": summary, "version": firehose_version(), "command": command}
+    escaped = {name: escape(text) for name, text in texts.items()}
+    template = Template(_beside("page.html"))
+    style = _colours() + _beside("page.css")
+    return template.substitute(escaped, style=style, body="\n".join(parts))
+
+
+def _beside(name: str) -> str:
+    """The text of a file beside this one."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def firehose_version() -> str:
@@ -163,51 +151,3 @@ def _colours() -> str:
         f"\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f"\n@media print{{:root{{color-scheme:light;{light}}}}}"
     )
-
-
-_CSS = """
-*{box-sizing:border-box}
-html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
-body{margin:0;background:var(--paper);color:var(--ink);
- font:1.0625rem/1.6 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-main,footer{max-width:42rem;margin:0 auto;padding:0 1.25rem}
-header{margin:3.5rem 0 2.5rem}
-h1{font-size:clamp(1.7rem,1.2rem + 2.4vw,2.4rem);line-height:1.15;letter-spacing:-.015em;
- margin:0 0 .8rem;text-wrap:balance;overflow-wrap:anywhere}
-h2{font-size:1.3rem;line-height:1.25;letter-spacing:-.005em;margin:3.2rem 0 .8rem;
- text-wrap:balance}
-p{margin:.8rem 0;text-wrap:pretty;overflow-wrap:break-word}
-.summary{font-size:1.2rem;line-height:1.5;color:var(--muted);margin:0}
-.scroll{overflow-x:auto;margin:1rem 0 .6rem}
-.scroll:focus-visible{outline:2px solid var(--blue);outline-offset:3px}
-table{border-collapse:collapse;min-width:60%;font-size:.95rem;line-height:1.35;
- font-variant-numeric:tabular-nums lining-nums}
-.wide{width:100%}
-td:first-child{min-width:6.5rem}
-th,td{padding:.42rem 0 .42rem 1.4rem;text-align:left;vertical-align:baseline}
-th:first-child,td:first-child{padding-left:0}
-th:last-child,td:last-child{padding-right:.7rem}
-th{font-weight:600;font-size:.86rem;color:var(--muted);vertical-align:bottom}
-thead th{border-bottom:1.5px solid var(--ink)}
-tbody td{border-bottom:1px solid var(--grid)}
-tbody tr:last-child td{border-bottom:1.5px solid var(--ink)}
-.number{text-align:right;white-space:nowrap}
-.published{color:var(--muted);font-style:italic}
-sup{font-size:.7em;line-height:0;font-style:normal;margin-left:.1em}
-.number sup{display:inline-block;width:0;overflow:visible}
-.caption{margin:1.6rem 0 -.4rem;font-size:.95rem}
-.note{margin:.3rem 0 0;font-size:.86rem;color:var(--muted)}
-figure{margin:2.4rem 0 2.8rem}
-figure svg{display:block;width:100%;height:auto}
-figure svg *{stroke-linejoin:round;stroke-linecap:butt}
-figcaption{margin-top:.9rem;font-size:.95rem;line-height:1.5;color:var(--muted);text-wrap:pretty}
-figcaption b{color:var(--ink)}
-footer{margin:4rem auto 2.5rem;font-size:.86rem;color:var(--muted)}
-footer p{border-top:1px solid var(--grid);padding-top:1rem}
-code{font:.95em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
-@media (max-width:30rem){main,footer{padding:0 1rem}header{margin:2rem 0}body{font-size:1rem}
- .summary{font-size:1.08rem}table{font-size:.85rem}th{font-size:.8rem}
- th,td{padding-left:.8rem}td:first-child{min-width:5.6rem}figure{margin:1.8rem -.5rem 2.2rem}
- figcaption{margin-left:.5rem;margin-right:.5rem}}
-@media print{main,footer{max-width:none}figure,tr{break-inside:avoid}h2{break-after:avoid}}
-"""

@@ -1,1 +1,1 @@
-"""Files that appear whole, seals that tell whether they are intact, locks, tensors."""
+"""Files and folders that appear whole, checksums, locks, tensors and checkpoints."""

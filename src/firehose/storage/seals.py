@@ -1,4 +1,4 @@
-"""Checksums of files, and the refusal of what does not match them."""
+"""Checksums of files, and errors for files that do not match them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,20 +10,23 @@ from firehose.errors import FirehoseError
 
 
 class Record(BaseModel):
-    """A part of the manifest."""
+    """A part of a manifest: immutable, and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class File(Record):
-    """What a file must be."""
+    """The size and the checksum that a file must have."""
 
     bytes: int
     sha256: str
 
 
 def refuse_damage(folder: Path, files: Mapping[str, File], contents: bool, remedy: str) -> None:
-    """Refuse a folder whose files are missing or cut, or (``contents``) altered."""
+    """Raise an error where a file of a folder is missing or cut, or, with ``contents``, altered.
+
+    ``remedy`` tells the user what to do.
+    """
     for name, file in files.items():
         path = folder / name
         how = ""
@@ -38,6 +41,6 @@ def refuse_damage(folder: Path, files: Mapping[str, File], contents: bool, remed
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file."""
+    """The SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

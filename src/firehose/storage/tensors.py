@@ -1,4 +1,4 @@
-"""Named tensors in one safetensors file: written whole, read with care, never pickled."""
+"""Named tensors in safetensors files, which, unlike pickles, cannot run code when they are read."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,24 +12,24 @@ from firehose.errors import FirehoseError
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write to ``path``, inside a folder that is not yet anybody's result."""
+    """Write tensors to a file; it does not appear whole, so ``path`` must be in a workspace."""
     safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, path)
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """Everything in a file; a file that is missing or cut is refused with a sentence."""
+    """Read all tensors of a file; raises an error where it is missing, cut or damaged."""
     try:
         return safetensors.torch.load(path.read_bytes())
     except OSError as error:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
     except safetensors.SafetensorError as error:
         raise FirehoseError(
-            f"{path} is cut or damaged ({error}); take it from where it was made again."
+            f"{path} is cut or damaged ({error}); copy it again from where it was made."
         ) from None
 
 
 def refuse_misfits(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors of other names or shapes than those wanted, or with a value not finite."""
+    """Raise an error where names or shapes differ from ``wanted``, or a value is not finite."""
     for name, want in wanted.items():
         if name not in found:
             raise FirehoseError(f"{path} has no {name}: it is of another architecture.")
@@ -46,7 +46,7 @@ def refuse_misfits(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], pa
 
 
 def refuse_not_finite(found: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors with a value that is not a number."""
+    """Raise an error where a tensor has a value that is not a finite number."""
     for name, have in found.items():
         if have.is_floating_point() and not bool(torch.isfinite(have).all()):
             raise FirehoseError(

@@ -12,8 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from firehose.cli.app import app
-from firehose.data.pictures import fetch as fetching
-from firehose.data.pictures import files
+from firehose.data.pictures import fetch as fetching, files
 from firehose.data.pictures.fetch import fetch
 from firehose.errors import FirehoseError
 

@@ -1,9 +1,9 @@
-"""Where posts come from: one file a source.
+"""The sources of posts, one file for each.
 
-A source is a configuration section with two methods. ``shards`` cuts the input into pieces of
-work that can be read independently and in any order; ``read`` yields the posts of one piece,
-and a :class:`~firehose.data.post.Skip` for each record that is none. Neither loads everything
-into memory. `docs/add-a-source.md` shows a whole one.
+A source is a configuration section with two methods. ``shards`` divides the input into shards,
+which can be read independently and in any order; ``read`` yields the posts of one shard, and a
+:class:`~firehose.data.post.Skip` for each record that is not a post. Neither loads everything
+into memory. `docs/add-a-source.md` shows an example.
 """
 
 import sys
@@ -19,9 +19,9 @@ from firehose.data.post import Post, Skip
 from firehose.errors import FirehoseError
 from firehose.plugins import USERS, brief, load_class
 
-Shard = dict[str, Any]  # plain JSON values, so that it travels to any worker
+Shard = dict[str, Any]  # values that JSON can hold, as it is sent to a worker
 
-# Which module and class reads each kind; asked in this order what a path is.
+# The module and class of each kind, in the order in which they are asked to recognise a path.
 BUILT_IN = {
     "git": "firehose.data.sources.git:Git",
     "twitter": "firehose.data.sources.twitter:Twitter",
@@ -31,15 +31,15 @@ BUILT_IN = {
 
 
 class Truth(Protocol):
-    """The true model of a simulated source: what each post costs the best predictor, in nats."""
+    """The true model of a simulated source: the best predictor's loss on each post, in nats."""
 
     def nats(
         self, users: Sequence[str], times: NDArray[np.int64], texts: Sequence[str]
     ) -> NDArray[np.float64]:
-        """For a predictor that knows who writes."""
+        """The loss on each post of the best predictor that knows the user."""
 
     def tally(self, users: Sequence[str], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Who posts when, in the form that the next method takes."""
+        """The counts of posts by user and time, as :meth:`agnostic_nats` takes them."""
 
     def agnostic_nats(
         self,
@@ -48,11 +48,11 @@ class Truth(Protocol):
         counts: NDArray[np.int64],
         weights: Literal["train", "balanced"],
     ) -> NDArray[np.float64]:
-        """For one that does not, but knows who posts when."""
+        """The loss on each post of the best predictor that does not know the user."""
 
 
 class Source(Section):
-    """What every source is."""
+    """The base class of all sources."""
 
     kind: str = ""  # one of BUILT_IN, or file.py:ClassName
     paths: Texts = ()
@@ -63,15 +63,15 @@ class Source(Section):
         return False
 
     def shards(self) -> list[Shard]:
-        """The pieces of work, in a fixed order."""
+        """The shards of the input, in a fixed order."""
         raise NotImplementedError
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
-        """The posts of one piece."""
+        """The posts of one shard, and a skip for each record that is not a post."""
         raise NotImplementedError
 
     def records(self, shard: Shard) -> Iterator[Post | Skip]:
-        """``read``, with a sentence where a source of the user's fails."""
+        """What ``read`` yields; a defect in a user's own source becomes a one-sentence error."""
         try:
             yield from self.read(shard)
         except FirehoseError:
@@ -89,7 +89,7 @@ class Source(Section):
         module = sys.modules[type(self).__module__]
         if not module.__name__.startswith(USERS):
             return super().__reduce_ex__(protocol)
-        # A worker cannot import a file of the user's by its name: it is told where it lies.
+        # A worker cannot import a user's own file by the name of its module, so it gets the path.
         return _revive, (f"{module.__file__}:{type(self).__name__}", dict(self))
 
 
@@ -104,7 +104,7 @@ def find(kind: str) -> type[Source]:
         raise FirehoseError(f"There is no source {kind!r}: {nearest(str(kind), list(BUILT_IN))}")
     found = load_class(place, "source")
     if not issubclass(found, Source):
-        raise FirehoseError(f"{place} is not a source; name a class of Source.")
+        raise FirehoseError(f"{place} is not a source; name a subclass of Source.")
     return found
 
 
@@ -124,5 +124,7 @@ def recognise(paths: Sequence[str]) -> str:
             )
         kinds.add(found[0])
     if len(kinds) > 1:
-        raise FirehoseError(f"The paths are of different kinds ({', '.join(sorted(kinds))}).")
+        raise FirehoseError(
+            f"The paths are of different kinds ({', '.join(sorted(kinds))}); give one kind."
+        )
     return kinds.pop()

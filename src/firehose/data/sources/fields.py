@@ -1,4 +1,4 @@
-"""How the fields of a post are read from whatever stands in a record."""
+"""Read the fields of a post from the values in a record."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def label(value: Any) -> str:
-    """An id as text: whole numbers without “.0” and never through a float; else empty."""
+    """An id as text, empty where there is none; whole numbers are written without “.0”."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, int):
@@ -28,10 +28,10 @@ _YEAR_1000, _YEAR_3000 = -30_610_224_000_000, 32_503_680_000_000
 
 
 def moment(value: Any) -> int | None:
-    """Milliseconds since 1970 UTC of an ISO 8601 text or a number of seconds or milliseconds.
+    """Milliseconds since 1970 UTC, from an ISO 8601 text or a number of seconds or milliseconds.
 
-    A number of 1e11 or more, of either sign, is milliseconds. A text without zone is UTC. None
-    for what cannot be read or is not in the years 1000 to 2999.
+    A number of at least 1e11, of either sign, is taken for milliseconds, and a text without a zone
+    for UTC. Returns None for what cannot be read or is not in the years 1000 to 2999.
     """
     if isinstance(value, bytes):
         value = value.decode()
@@ -54,11 +54,11 @@ def _iso(text: str) -> int | None:
         found = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         return None
-    # No float, and no overflow as astimezone() has in the years 1 and 9999.
+    # Exact, without floats; astimezone() would overflow in the years 1 and 9999.
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
     return sane(since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000)
 
 
 def sane(milliseconds: int) -> int | None:
-    """The time, if it is in the years 1000 to 2999."""
+    """The time if it is in the years 1000 to 2999, else None."""
     return milliseconds if _YEAR_1000 <= milliseconds < _YEAR_3000 else None

@@ -1,4 +1,4 @@
-"""The ground under every source that reads files: how they are found, unpacked, cut into lines."""
+"""Find files, decompress them and divide them into lines, for all sources that read files."""
 
 import bz2
 import gzip
@@ -15,7 +15,7 @@ _LONGEST_LINE = 1 << 24  # a file without line ends must not fill the memory
 
 
 class DamagedError(Exception):
-    """A file or archive member ends early or is corrupt; what could be read has been."""
+    """A file or archive member ends early or is corrupt, after what could be read of it."""
 
 
 def find_files(
@@ -23,14 +23,15 @@ def find_files(
 ) -> list[Path]:
     """The files that ``paths`` name, each once: files, folders (recursively, sorted) and globs.
 
-    ``known`` tells by its name whether a file can be read; a path that leads to no such file
-    is an error. Hidden files in folders and globs are left alone.
+    ``known`` says by its name whether a file can be read; a path without such a file is an error.
+    ``wants`` says what can be read, and ``key`` is the name of the setting, both for the error.
+    Hidden files in folders and globs are ignored.
     """
     if not paths:
         raise FirehoseError(f"{key} is empty: name {wants}.")
     found: dict[Path, None] = {}
     for name in paths:
-        path = Path(name).expanduser().absolute()  # a worker may be somewhere else
+        path = Path(name).expanduser().absolute()  # a worker may have another working directory
         if path.exists():
             tops = [path]
         elif any(letter in name for letter in "*?["):
@@ -63,7 +64,7 @@ def _walk(folder: Path) -> list[Path]:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The files below a folder, in order; not hidden ones, and not those of a corpus."""
+    """The files below a folder, in order, without hidden ones and those of a corpus."""
     for place, folders, files in os.walk(folder):
         if "manifest.json" in files and "vocabulary.model" in files:
             folders.clear()
@@ -73,7 +74,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """The file, open for reading; that it cannot be opened is told in one sentence."""
+    """Open a file for reading; raises a one-sentence error where that fails."""
     try:
         return Path(path).open("rb")
     except OSError as error:
@@ -81,15 +82,15 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def unpack(file: Any, name: str) -> Iterator[bytes]:
-    """The content of an open file in chunks, decompressed as the ending of ``name`` says.
+    """The content of an open file in chunks, decompressed according to the ending of ``name``.
 
-    Streams that follow each other in one file are all read. Whatever comes before damage is
-    delivered before the :class:`DamagedError`.
+    All compressed streams in a file are read. What comes before damage is yielded before the
+    :class:`DamagedError`.
     """
     packing = Path(name).suffix.lower()
     try:
         if packing in (".gz", ".bz2", ".zst") and not file.peek(1):
-            raise EOFError  # gzip takes no bytes at all for a whole file
+            raise EOFError  # to gzip, an empty file would be a whole one
         if packing == ".zst":
             yield from _unpack_zstd(file)
             return
@@ -97,19 +98,19 @@ def unpack(file: Any, name: str) -> Iterator[bytes]:
             file = gzip.GzipFile(fileobj=file)
         elif packing == ".bz2":
             file = bz2.BZ2File(file)
-        while chunk := file.read1(_CHUNK):  # read() would lose what it had before an error
+        while chunk := file.read1(_CHUNK):  # read() would lose what came before an error
             yield chunk
-    except Exception as error:  # each library has its own kinds: EOFError, OSError, zlib.error …
+    except Exception as error:  # EOFError, OSError, zlib.error …, by library
         raise DamagedError from error
 
 
 def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
-    """Frame by frame, as zstandard's own reader takes a cut file for a whole one."""
+    """Decompress frame by frame, as zstandard's own reader does not notice a file that is cut."""
     import zstandard
 
     frames = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # as Reddit's dumps need
     frame = frames.decompressobj()
-    while chunk := file.read(1 << 12):  # little, as nothing else bounds what it unpacks to
+    while chunk := file.read(1 << 12):  # small, as nothing else bounds the decompressed size
         while chunk:
             if frame.eof:
                 frame = frames.decompressobj()
@@ -120,7 +121,7 @@ def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines in ``chunks``, without their ends; one beyond all measure comes in pieces."""
+    """The lines in ``chunks``, without line ends; an overlong line is yielded in several parts."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")

@@ -20,8 +20,8 @@ from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
 from firehose.errors import FirehoseError
 
-# Six fields, each ended by NUL (-z ends the last), which no name or message can hold: git
-# reads commits as C strings. Every other separator could be in a message.
+# Six fields, each ended by NUL (-z ends the last). Names and messages cannot contain NUL, as git
+# reads commits as C strings; any other separator could be in a message.
 _FIELDS = 6
 _LOG = ["log", "-z", "-s", "--format=tformat:%H%x00%P%x00%at%x00%aN%x00%aE%x00%B"]
 _LOG += ["--use-mailmap", "--no-show-signature", "--no-notes", "--no-color", "--encoding=UTF-8"]
@@ -38,7 +38,7 @@ _BOT = re.compile(
 )
 _CAMEL_BOT = re.compile(r"[a-z]Bot\b")  # BrewTestBot, but not Talbot
 
-# Trailers that nothing else is written like are taken out wherever they are.
+# Trailers that cannot be anything else are removed wherever they are.
 _KNOWN_TRAILER = re.compile(
     r"^[ \t]*(?:(?:(?:signed-off|co-authored|co-developed|authored|committed|reviewed|acked|tested"
     r"|reported|suggested|approved|requested|helped|mentored|submitted|landed|pushed)-by|change-id"
@@ -46,8 +46,8 @@ _KNOWN_TRAILER = re.compile(
     r"|differential revision):.*|\(cherry picked from commit .*)$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
-# Others only in the last paragraph and never in the subject, which may be "test: more" or
-# "x-ray: new": any Token-With-Dashes: value, with the lines that continue it.
+# Other trailers, any "Token-With-Dashes: value" with the lines that continue it, are removed only
+# in the last paragraph and never in the subject, which may be "test: more" or "x-ray: new".
 _TRAILER = re.compile(
     r"^(?:[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)+|Bug|Cc|CC|Closes|Fixes|Issue|Link|Refs|TBR|Test)"
     r":[ \t].*$(?:\n[ \t]+.*$)*\n?",
@@ -58,7 +58,7 @@ _MAIL = re.compile(
     r"<[^<>\s]{1,200}@[^<>\s]{1,200}>|[\w.+%-]{1,200}@(?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,}"
 )
 _FULL_HASH = re.compile(rf"(?<![0-9A-Za-z]){_HASH.pattern}(?![0-9A-Za-z])")
-_LONGEST = 20_000  # characters of a message that are looked at; texts are cut far below
+_LONGEST = 20_000  # characters of a message that are read; texts are cut to far fewer
 
 
 class _Author(NamedTuple):
@@ -69,9 +69,9 @@ class _Author(NamedTuple):
 class Git(Source):
     """Commits of one or many git repositories.
 
-    ``paths`` are work trees, bare repositories, or folders of repositories. Authors are kept
-    apart by a keyed hash of their e-mail address; whoever knows ``key`` can try addresses
-    against it, so set a secret one. It is never written out.
+    ``paths`` are work trees, bare repositories, or folders of repositories. The name of an author
+    is a keyed hash of the e-mail address. Who knows ``key`` can find out whether an address is
+    among the authors, so set a secret one; it is never written anywhere.
     """
 
     kind: Literal["git"] = "git"
@@ -100,7 +100,7 @@ class Git(Source):
         return bool(_repositories(path))
 
     def shards(self) -> list[Shard]:
-        """One piece a repository, each once."""
+        """One shard for each repository."""
         if not self.paths:
             raise FirehoseError("The git source has no paths: name at least one repository.")
         found: dict[str, None] = {}
@@ -116,7 +116,7 @@ class Git(Source):
         return [{"path": path} for path in found]
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
-        """The commits of one repository, newest first; the log is never in memory as a whole."""
+        """The commits of one repository, newest first; the log is read as it comes."""
         path = shard["path"]
         known: dict[tuple[bytes, bytes], _Author] = {}
         for sha, parents, seconds, name, email, message in _log(path, self.branch):
@@ -178,8 +178,8 @@ def _repositories(path: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _git(path: str, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """A running git whose output nothing but the repository decides, and its messages."""
-    # Named outright: git would otherwise go up the folders, to a repository nobody meant.
+    """Run git, with an output that depends only on the repository; yields it and its stderr."""
+    # With --git-dir, as git would otherwise search the parent folders for a repository.
     inner = Path(path) / ".git"
     program = ["git", f"--git-dir={inner if inner.exists() else path}"]
     for setting in _SETTINGS:
@@ -191,7 +191,7 @@ def _git(path: str, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes
         "GIT_CONFIG_SYSTEM": os.devnull,
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_NO_REPLACE_OBJECTS": "1",
-        # A partial clone must not fetch what it lacks.
+        # A partial clone must not fetch missing objects.
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
         "GIT_TERMINAL_PROMPT": "0",
@@ -216,7 +216,7 @@ def _git(path: str, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes
             try:
                 yield process, errors
             finally:
-                process.kill()  # nothing, where it has ended; else the reader stopped early
+                process.kill()  # where the reader stopped early; else it has ended
 
 
 def _first_line(errors: IO[bytes]) -> str:
@@ -254,7 +254,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _time(seconds: bytes) -> int | None:
-    """Milliseconds; None for what git makes of a date it cannot read, and for odd clocks."""
+    """Milliseconds since 1970, or None where it is not a time between 1970 and 2100."""
     try:
         number = int(seconds)
     except ValueError:
@@ -263,7 +263,7 @@ def _time(seconds: bytes) -> int | None:
 
 
 def _text(message: str, limit: int) -> str:
-    """Subject and first paragraph of the body on one line, without trailers and addresses."""
+    """The subject and the body's first paragraph in one line, without trailers and addresses."""
     message = message[:_LONGEST].replace("\r\n", "\n").strip()
     subject, *body = _PARAGRAPH.split(message, maxsplit=2)
     paragraphs = [subject, *body[:1]]
@@ -273,7 +273,7 @@ def _text(message: str, limit: int) -> str:
         first, newline, others = subject.partition("\n")
         paragraphs[0] = first + newline + _TRAILER.sub("", others)
     text = "\n".join(paragraphs)
-    # Most texts need none of the rest, and asking is cheaper than substituting.
+    # Most texts need no substitution, and to look for one character is cheaper than to try.
     if ":" in text or "(cherry" in text:
         text = _KNOWN_TRAILER.sub("", text)
     if "@" in text:

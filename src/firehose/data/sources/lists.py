@@ -1,7 +1,8 @@
-"""Published lists of tweets.
+"""Read the published lists of tweets.
 
-The authors publish which tweets are in which split as lists of (user id, tweet id, time). Here
-they are read, as CSV, Parquet or the authors' pickles, into sorted arrays of 13 bytes a tweet.
+The authors of the paper publish which tweets are in which split, as lists of (user id, tweet id,
+time). They are read from CSV, Parquet or the authors' pickles into sorted arrays, which take 13
+bytes a tweet.
 """
 
 import pickle
@@ -26,14 +27,14 @@ _SPLIT_CODE = {"train": 0, "valid": 1, "validation": 1, "dev": 1, "test": 2}
 
 
 class Published(NamedTuple):
-    """Which tweet is in which split: parallel arrays, sorted by tweet."""
+    """The split of each listed tweet, as columns sorted by tweet."""
 
-    tweets: NDArray[np.int64]  # (n,)
-    users: NDArray[np.uint32]  # (n,) the user ids, folded to 32 bits: only ever compared
-    splits: NDArray[np.uint8]  # (n,) indices into USER_SPLITS
+    tweets: NDArray[np.int64]  # [tweets]
+    users: NDArray[np.uint32]  # [tweets], user ids folded to 32 bits, only to be compared
+    splits: NDArray[np.uint8]  # [tweets], indices into USER_SPLITS
 
     def split_of(self, tweet: str, user: str) -> str | None:
-        """The split of a tweet; None if it is not listed, ``""`` if as another user's."""
+        """The split of a tweet; None if it is not listed, ``""`` if it is another user's there."""
         number = int(tweet) if tweet.isdecimal() else -1
         if not 0 <= number < 1 << 63:
             return None
@@ -46,13 +47,13 @@ class Published(NamedTuple):
 
 
 def list_files(paths: Sequence[str]) -> list[Path]:
-    """The list files that ``paths`` (files, folders, globs) name."""
+    """The list files in ``paths``, which are files, folders or globs."""
     return find_files(paths, lambda name: bool(_LIST_NAME.search(name)), _LISTS, "source.ids")
 
 
 @lru_cache(maxsize=1)
 def published(paths: tuple[str, ...]) -> Published:
-    """The lists in ``paths``, loaded once in a process; a tweet in two splits is an error."""
+    """Read the lists in ``paths``, once in a process; a tweet in two splits is an error."""
     parts = [part for path in list_files(paths) for part in _read_list(path)]
     tweets, users, splits = (
         np.concatenate([part[field] for part in parts] or [[]]).astype(kind, copy=False)
@@ -95,7 +96,7 @@ def _read_list(path: Path) -> Iterator[Part]:
 
 
 def _tabled(path: Path, is_parquet: bool) -> Iterator[Part]:
-    """The columns of a table, batch by batch."""
+    """Yield users, tweets and splits of a table, batch by batch."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -147,15 +148,14 @@ def _pickled(path: Path) -> Iterator[Part]:
 
 
 def _bytes(text: Any, encoding: Any) -> bytes:
-    """What old protocols write for bytes, as in datetimes: the one call that is let in, tamed."""
+    """A safe stand-in for ``codecs.encode``, which old pickles call to make bytes of datetimes."""
     if not isinstance(text, str) or encoding != "latin1":
         raise ValueError("strange bytes")
     return text.encode("latin1")
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads containers, numbers, texts and datetimes. Whatever else a pickle could call for,
-    which is anything, it refuses before it is imported."""
+    """Reads containers, numbers, texts and datetimes, and refuses to import anything else."""
 
     _allowed: ClassVar = {
         ("datetime", "datetime"): datetime,
@@ -165,7 +165,7 @@ class _PlainUnpickler(pickle.Unpickler):
     }
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
-        super().__init__(file, encoding="latin1")  # Python 2 wrote datetimes so
+        super().__init__(file, encoding="latin1")  # needed for datetimes of Python 2
         self._path = path
 
     def find_class(self, module: str, name: str) -> Any:
@@ -202,7 +202,7 @@ def _split_by_name(path: Path) -> int:
 
 
 def _folded(user: Any) -> Any:
-    """Ids of users, one or an array, in 32 bits."""
+    """The id of a user, or an array of ids, folded to 32 bits."""
     return (user ^ (user >> 32)) & 0xFFFFFFFF
 
 

@@ -18,17 +18,17 @@ from firehose.data.sources.fields import label, moment, sane
 from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
 from firehose.errors import FirehoseError
 
-ROWS_PER_SHARD = 262_144  # a piece that starts amid a row group reads it from its start
+ROWS_PER_SHARD = 262_144  # a shard in the middle of a row group reads that from its start
 BYTES_PER_SHARD = 32 << 20
 _WANTS = "files ending in .parquet, .jsonl, .json, .csv or .tsv (also .gz, .zst, .bz2), or a folder"
 _SUFFIX = re.compile(
     r"\.(?:(parquet|pq)|(?:(jsonl|ndjson|json)|(csv|tsv))(\.gz|\.zst|\.bz2)?)$", re.IGNORECASE
 )
-_SAMPLE = 1_000  # JSONL has no header: its columns are the keys of this many first records
+_SAMPLE = 1_000  # records of a JSONL file, which has no header, whose keys are its columns
 
 
 class Columns(Section):
-    """Which column of the input plays which role."""
+    """The name of the column for each field of a post."""
 
     id: str = "id"
     user: str = "user"
@@ -40,18 +40,21 @@ class Columns(Section):
 
 
 class Tabular(Source):
-    """Tables with one post a row; ``user``, ``time`` and ``text`` are required columns."""
+    """Tables with one post in each row; the columns for user, time and text are required."""
 
     kind: Literal["tabular"] = "tabular"
     columns: Columns = Columns()
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
-        """Whether the name is that of a table, or one lies in the folder."""
+        """Whether ``path`` is a table by its name, or a folder with a table."""
         return holds(path, _is_table)
 
     def shards(self) -> list[Shard]:
-        """Parquet: 262,144 rows; plain JSONL: 32 MiB; else whole files. Checks the columns."""
+        """Shards of 262,144 rows of Parquet, 32 MiB of uncompressed JSONL, or else whole files.
+
+        Raises an error where a required column is missing.
+        """
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_table, _WANTS):
             name = str(path)
@@ -72,10 +75,10 @@ class Tabular(Source):
         return shards
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
-        """One post or skip a record, in file order.
+        """One post or skip for each record, in the order of the file.
 
-        A skip names file and line; in a later piece of a large JSONL file, whose lines nobody
-        has counted, file and byte.
+        A skip names the file and the line, or the byte in all shards but the first of a JSONL
+        file, where the number of the line is not known.
         """
         path = shard["path"]
         parquet, jsonl, _, _ = _format(path)
@@ -102,7 +105,7 @@ class Tabular(Source):
         names = self._names()
         first = shard.get("start", 0)
         with open_file(path) as file:
-            if first:  # a line belongs to the piece it starts in
+            if first:  # a line belongs to the shard it starts in
                 file.seek(first - 1)
                 while (begun := file.readline(1 << 16)) and not begun.endswith(b"\n"):
                     pass
@@ -130,7 +133,7 @@ class Tabular(Source):
         with open_file(path) as file:
             rows = _csv_rows(lines(unpack(file, path)), path)
             header = _header(rows)
-            # A column that is not there is read from the None put behind each row.
+            # Where a column is missing, its value is the None that is put behind each row.
             place = {name: index for index, name in reversed(list(enumerate(header)))}
             pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
             for number, row in rows:
@@ -178,20 +181,20 @@ def _is_table(name: str) -> bool:
 
 
 def _format(name: str) -> tuple[str | None, ...]:
-    """Parquet's, JSONL's and CSV's ending, of which one is there, and the compression's."""
+    """The endings of Parquet, JSONL, CSV and of a compression; None for those it does not have."""
     match = _SUFFIX.search(name)
     assert match
     return match.groups()
 
 
 def _columns(name: str) -> Sequence[str] | None:
-    """The columns of a file, or None where it is too damaged or too empty to tell."""
+    """The columns of a file, or None where it is damaged or empty."""
     parquet, jsonl, _, _ = _format(name)
     if parquet:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        open_file(name).close()  # that it may not be read is the user's to know, no damage
+        open_file(name).close()  # raises an error where the file may not be read
         try:
             return cast(list[str], pq.read_schema(name).names)
         except (pa.ArrowException, OSError):
@@ -206,7 +209,7 @@ def _columns(name: str) -> Sequence[str] | None:
                 try:
                     record = json.loads(_decode(line, 0))
                 except (ValueError, RecursionError):
-                    continue  # reading will count it
+                    continue  # it is counted as skipped when it is read
                 keys |= dict.fromkeys(record if isinstance(record, dict) else ())
         except DamagedError:
             pass
@@ -225,17 +228,17 @@ def _row_ranges(path: str) -> Iterator[Shard]:
 
 
 def _batch_posts(batch: Any, names: Sequence[str]) -> Iterator[Post | str]:
-    """The posts of a Parquet batch, or the reasons why they are none."""
+    """For each row of a Parquet batch, the post, or the reason why it is none."""
     present = batch.schema.names
     cells: list[Iterable[Any]] = [
         _cells(batch.column(name)) if name in present else repeat(None) for name in names
     ]
     cells[2], when = _times(batch.column(names[2]))
-    return (_post(row, when) for row in zip(*cells, strict=False))  # repeat() has no end
+    return (_post(row, when) for row in zip(*cells, strict=False))  # repeat() is endless
 
 
 def _cells(column: Any) -> list[Any]:
-    """Python values; where the text is not UTF-8, bytes, so that only the bad rows are skipped."""
+    """The values of a column; if some are not UTF-8, all as bytes, to find the bad rows later."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -247,12 +250,12 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
-    """The cells of a time column, and what makes them milliseconds: exact, without datetimes."""
+    """The values of a time column, and a function that turns one into milliseconds, exactly."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if pa.types.is_timestamp(column.type):  # with a zone or without, it is stored in UTC
+    if pa.types.is_timestamp(column.type):  # stored in UTC, with or without a zone
         divisor = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
         ticks = column.cast(pa.int64()).to_pylist()
         return ticks, lambda tick: sane(tick // divisor if divisor else tick * 1_000)
@@ -269,7 +272,7 @@ def _header(rows: Iterator[tuple[int, list[str] | str]]) -> list[str]:
 
 
 def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Each row with the number of its first line; a reason in place of a row that is broken."""
+    """The number of the first line of each row, and the row, or the reason why it is broken."""
     is_broken = False
 
     def decoded() -> Iterator[str]:
@@ -278,7 +281,7 @@ def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list
             try:
                 yield _decode(line, number) + "\n"
             except UnicodeDecodeError:
-                # The row may go on in the next line, so it is parsed all the same.
+                # It is parsed nevertheless, as the row may go on in the next line.
                 is_broken = True
                 yield line.decode("utf-8", "replace") + "\n"
 
@@ -301,7 +304,7 @@ def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list
 
 
 def _decode(line: bytes, place: int) -> str:
-    """Text of a line; at the start of the file (``place`` 0) without a byte order mark."""
+    """The text of a line; at ``place`` 0, the start of a file, without a byte order mark."""
     return line.decode("utf-8" if place else "utf-8-sig")
 
 
@@ -311,14 +314,14 @@ _FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(
 
 
 def _flag(value: Any) -> bool | None:
-    """True or False; a cell without a value is False, one that says neither is None."""
+    """The truth value of a cell; False where it is empty, None where it cannot be read."""
     if value is None or isinstance(value, bool):
         return bool(value)
     return _FLAGS.get(str(value).strip().lower())
 
 
 def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Post | str:
-    """The post in the cells of a row, in the order of :class:`Columns`, or why it is none."""
+    """The post in a row, with cells in the order of :class:`Columns`, or why it is none."""
     identity, user, time, text, language, is_retweet, is_reply = row
     try:
         user = label(user)
@@ -331,7 +334,7 @@ def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Pos
         milliseconds = None if time is None else when(time)
         if milliseconds is None:
             return "no time" if time in (None, "") else "unreadable time"
-        # Half a surrogate pair, which JSON can spell, fails here rather than in the corpus.
+        # Half a surrogate pair, which JSON allows, cannot be encoded and raises an error here.
         key = f"{user}\0{milliseconds}\0{text}".encode()
         identity = label(identity) or blake2b(key, digest_size=12).hexdigest()
         language = label(language) or None

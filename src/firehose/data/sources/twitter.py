@@ -1,8 +1,8 @@
-"""Tweets as the Archive Team grabbed them from Twitter's sample stream, read in place.
+"""Tweets from the Archive Team's grabs of Twitter's sample stream, read in place.
 
-Tar or zip archives of ``YYYY/MM/DD/HH/mm.json.bz2``, or such files loose: one tweet object of
-API v1.1 or v2 a line, among notices. Members are read by their position in the archive and
-nothing is extracted, so a member's name is but a name, wherever it points.
+They are tar or zip archives of ``YYYY/MM/DD/HH/mm.json.bz2``, or such files by themselves, with a
+tweet object of API v1.1 or v2, or a notice, in each line. Members are read by their position in the
+archive, and nothing is extracted, so that a member's name can do no harm.
 """
 
 import io
@@ -37,7 +37,7 @@ _CREATED = re.compile(
 )
 _DAY_0 = date(1970, 1, 1).toordinal()
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_FIRST_SNOWFLAKE = 29_700_859_247  # older ids are plain counts and tell no time
+_FIRST_SNOWFLAKE = 29_700_859_247  # older ids are plain counts without a time
 _SNOWFLAKE_EPOCH = 1_288_834_974_657
 _REPLY_KEYS = (
     "in_reply_to_status_id",
@@ -46,7 +46,7 @@ _REPLY_KEYS = (
     "in_reply_to_user_id_str",
 )
 _EXPECTED = frozenset({"delete notice", "control message", "not in the published list"})
-# What the streams send besides tweets; a tweet has none of these keys.
+# The keys of messages that the stream sends besides tweets; tweets have none of them.
 _CONTROL = re.compile(
     "control|disconnect|errors|event|for_user|friends|friends_str|limit|scrub_geo|sitevisit|"
     "status_withheld|warning|user_(withheld|delete|undelete|protect|unprotect|suspend|unsuspend)"
@@ -54,20 +54,20 @@ _CONTROL = re.compile(
 
 
 class Twitter(Source):
-    """The sample stream; with ``ids``, only what the published lists name, each in its split."""
+    """The sample stream; with ``ids``, only the tweets of published lists, in their splits."""
 
     kind: Literal["twitter"] = "twitter"
     ids: Texts = ()
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
-        """Whether it is an archive or a minute's file by its name, or one lies in the folder."""
+        """Whether ``path`` is an archive or a minute's file by its name, or a folder of such."""
         return holds(path, lambda name: bool(_ARCHIVE.search(name) or _MINUTE.search(name)))
 
     def shards(self) -> list[Shard]:
-        """About 64 MiB of an archive's members each, or a loose file."""
+        """Shards of about 64 MiB of the members of an archive, or of one file."""
         if self.ids:
-            list_files(self.ids)  # a wrong path is told now, not by a worker
+            list_files(self.ids)  # raises an error for a wrong path now, not in a worker
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_input, _WANTS):
             name = str(path)
@@ -79,7 +79,7 @@ class Twitter(Source):
         return shards
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
-        """One post or skip a line, in the order of the archive; a skip names file!member:line."""
+        """A post or skip for each line, in the archive's order; a skip names file!member:line."""
         path = shard["path"]
         lists = published(self.ids) if self.ids else None
         for name, content in _members(shard):
@@ -104,7 +104,7 @@ def _is_input(name: str) -> bool:
 
 
 def _tar_shards(path: str) -> list[Shard]:
-    """The whole members of a tar, and a last piece that tells of damage where there is some."""
+    """Shards of the complete members of a tar, and a last one that reports damage, if any."""
     members: list[tuple[list[Any], int]] = []
     is_cut = False
     with open_file(path) as file:
@@ -115,10 +115,10 @@ def _tar_shards(path: str) -> list[Shard]:
                     end = member.offset_data + member.size
                     is_tweets = member.isreg() and not member.issparse()
                     if is_tweets and _TWEETS.search(member.name) and end <= size:
-                        # The name only labels skips, so it need not be faithful.
+                        # The name is only shown in skips, so it may be altered.
                         name = member.name.encode("utf-8", "replace").decode()
                         members.append(([name, member.offset_data, member.size], member.size))
-                # tarfile takes half a header, or none at all, for the end, which is zeros.
+                # A tar ends with zeros; tarfile also accepts half a header, or nothing, as its end.
                 file.seek(archive.offset)
                 header = file.read(tarfile.BLOCKSIZE)
                 is_cut = not header or any(header)
@@ -128,7 +128,7 @@ def _tar_shards(path: str) -> list[Shard]:
 
 
 def _zip_shards(path: str) -> list[Shard]:
-    open_file(path).close()  # that it may not be read is the user's to know, no damage
+    open_file(path).close()  # raises an error where the file may not be read
     try:
         with zipfile.ZipFile(path) as archive:
             members = [
@@ -156,7 +156,7 @@ def _grouped(path: str, members: Sequence[tuple[Any, int]], is_cut: bool) -> lis
 
 
 def _members(shard: Shard) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Each member's label and content; for a loose file, one without label."""
+    """The label and content of each member; a file by itself has an empty label."""
     path = shard["path"]
     if "members" not in shard:
         with open_file(path) as file:
@@ -183,7 +183,7 @@ def _unzip(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
 
 
 class _Span(io.RawIOBase):
-    """The bytes of a tar's member."""
+    """A file of the bytes of one member of a tar."""
 
     def __init__(self, file: IO[bytes], offset: int, size: int) -> None:
         self._file, self._place, self._end = file, offset, offset + size
@@ -200,12 +200,12 @@ class _Span(io.RawIOBase):
 
 
 def _record(line: bytes) -> Post | str:
-    """The tweet in a line, or why it is none; empty for an empty line, which is no record."""
+    """The tweet in a line, or why it is none; an empty reason for an empty line."""
     try:
         tweet = json.loads(line.decode())
         found = _tweet(tweet) if isinstance(tweet, dict) else "not a JSON object"
         if isinstance(found, Post):
-            # Half a surrogate pair, which JSON can spell, fails here rather than in the corpus.
+            # Half a surrogate pair, which JSON allows, cannot be encoded and raises an error here.
             f"{found.id}{found.user}{found.text}{found.language}".encode()
     except UnicodeError:
         return "not UTF-8"
@@ -215,7 +215,7 @@ def _record(line: bytes) -> Post | str:
 
 
 def _listed(post: Post, lists: Published) -> Post | str:
-    """The post in its split, if the lists have it."""
+    """The post with the split that the lists name, or why it is not used."""
     split = lists.split_of(post.id, post.user)
     if split is None:
         return "not in the published list"
@@ -223,7 +223,7 @@ def _listed(post: Post, lists: Published) -> Post | str:
 
 
 def _tweet(tweet: dict[str, Any]) -> Post | str:
-    """A post from the fields of API v1.1 or v2, which do not collide."""
+    """The post in a tweet object of API v1.1 or v2, or why it is none."""
     if isinstance(tweet.get("data"), dict):
         tweet = tweet["data"]
     if "delete" in tweet:
@@ -278,7 +278,7 @@ def _time(created: Any, identity: str) -> int | str:
 
 
 def created_at(text: str) -> int | None:
-    """Milliseconds of “Wed Oct 10 20:19:24 +0000 2018” in any locale, or of ISO 8601."""
+    """Milliseconds since 1970, from “Wed Oct 10 20:19:24 +0000 2018” or ISO 8601; else None."""
     match = _CREATED.fullmatch(text)
     if not match:
         return moment(text)

@@ -65,7 +65,8 @@ class Balanced(Buffer):
 
     def all(self) -> Batch:
         """User by user."""
-        return self.columns.take(np.concatenate(list(map(np.array, self.slots.values()))))
+        slots = [slot for user in self.users.users for slot in self.slots[user]]
+        return self.columns.take(np.array(slots, np.int64))
 
     def forget(self, user: int) -> int:
         """Erase a user's posts; returns how many."""

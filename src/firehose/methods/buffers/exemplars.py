@@ -52,11 +52,13 @@ class Exemplars(Buffer):
 
     def push(self, batch: Batch, generator: np.random.Generator) -> Batch:
         """Keep a batch; returns the posts that were not chosen, and those that made room."""
+        if not len(batch):
+            return batch
         self.pending.append(batch)
         nobody = batch.select(np.zeros(0, np.int64))
         if sum(map(len, self.pending)) < self.tasks[batch.user[0]]:
             return nobody
-        task = Batch.join(self.pending)
+        task = batch.join(self.pending)
         self.pending = []
         classes = labels(task).numpy()
         kinds = np.unique(classes).tolist()
@@ -72,7 +74,7 @@ class Exemplars(Buffer):
             gone.append(found.select(np.setdiff1d(np.arange(len(found)), order)))
         self.chosen = {kind: held for kind, held in self.chosen.items() if len(held)}
         self.outputs = {kind: self.model.outputs(held) for kind, held in self.chosen.items()}
-        return Batch.join(gone)
+        return batch.join(gone)
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:
         """Drawn uniformly, with replacement."""
@@ -80,7 +82,8 @@ class Exemplars(Buffer):
 
     def all(self) -> Batch:
         """Class by class."""
-        return Batch.join(list(self.chosen.values()))
+        held = list(self.chosen.values())
+        return held[0].join(held)
 
     def reminders(self, generator: np.random.Generator) -> tuple[Batch, Tensor]:
         """One exemplar of each class, and the model's outputs for it after the last task."""
@@ -106,16 +109,17 @@ class Exemplars(Buffer):
         kinds = [kind for kind, held in self.chosen.items() if held.user[0] == user]
         self.outputs = {kind: out for kind, out in self.outputs.items() if kind not in kinds}
         erased = sum(len(self.chosen.pop(kind)) for kind in kinds)
-        pending = [batch for batch in self.pending if batch.user[0] == user]
-        self.pending = [batch for batch in self.pending if batch.user[0] != user]
-        return erased + sum(map(len, pending))
+        pending = sum(map(len, self.pending))
+        kept = [batch.select(np.flatnonzero(batch.user != user)) for batch in self.pending]
+        self.pending = [batch for batch in kept if len(batch)]
+        return erased + pending - sum(map(len, self.pending))
 
     def state(self) -> dict[str, Any]:
         """Pending pictures, exemplars class by class, and their outputs."""
-        batches = {str(kind): held for kind, held in self.chosen.items()}
+        pending = self.pending and self.pending[0].join(self.pending).to_rows(self.width)
         return {
-            "pending": Batch.join(self.pending).to_rows(self.width) if self.pending else {},
-            "chosen": {kind: held.to_rows(self.width) for kind, held in batches.items()},
+            "pending": pending,
+            "chosen": {str(kind): held.to_rows(self.width) for kind, held in self.chosen.items()},
             "outputs": {str(kind): outputs for kind, outputs in self.outputs.items()},
         }
 

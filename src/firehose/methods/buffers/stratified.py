@@ -23,8 +23,7 @@ class Stratified(Buffer):
         """With a limit in posts instead of posts per user, the users share it evenly."""
         if settings.posts is None:
             return cls(settings, *parts)
-        (setup,) = parts
-        return Balanced(settings, setup, cls.is_reservoir)
+        return Balanced(settings, parts[0], cls.is_reservoir)
 
     def __init__(self, settings: BufferSettings, setup: Setup) -> None:
         self.columns = Columns(setup.max_tokens)

@@ -42,6 +42,10 @@ class Learner(Plugin):
     def end_round(self, step: Step, steps: Steps) -> None:
         """Called when a round is over; ``steps`` says how many steps were taken and kept."""
 
+    def forget(self, user: int) -> int:
+        """Erase what the learner keeps of a user; returns how many things there were."""
+        return 0
+
 
 def draw(batch: Batch, count: int, generator: np.random.Generator) -> Batch:
     """``count`` different posts of a batch, or all it has."""
@@ -53,6 +57,17 @@ def draw(batch: Batch, count: int, generator: np.random.Generator) -> Batch:
 def recall(memory: Buffer, count: int, generator: np.random.Generator) -> list[Batch]:
     """A batch of ``count`` remembered posts, drawn with replacement; none from an empty memory."""
     return [memory.sample(count, generator)] if len(memory) and count else []
+
+
+def draw_both(step: Step, count: int) -> tuple[Batch, list[Batch]]:
+    """Different released posts for half of ``count``, and a batch of remembered ones for the rest.
+
+    Where there are too few of the ones, the others top them up. There are fewer in all only where
+    nothing is remembered and no more are released.
+    """
+    half = count // 2 if len(step.memory) else 0
+    fresh = draw(step.released, count - half, step.generator)
+    return fresh, recall(step.memory, count - len(fresh), step.generator)
 
 
 LEARNERS = Registry(

@@ -1,6 +1,6 @@
 """A-GEM: averaged gradient episodic memory (Chaudhry et al. 2019)."""
 
-from firehose.methods.learners import Learner, draw, recall
+from firehose.methods.learners import Learner, draw_both
 from firehose.methods.step import Step
 from firehose.optim.gradient import Gradient
 
@@ -16,10 +16,10 @@ class AGEM(Learner):
         """The gradient on released posts, corrected by the one on remembered posts."""
         if not step.released:
             return None
-        half = self.step_size // 2
-        gradient = step.model.gradient(draw(step.released, self.step_size - half, step.generator))
-        for remembered in recall(step.memory, half, step.generator):
-            reference = step.model.gradient(remembered)
+        fresh, remembered = draw_both(step, self.step_size)
+        gradient = step.model.gradient(fresh)
+        for posts in remembered:
+            reference = step.model.gradient(posts)
             gradient.tokens += reference.tokens
             conflict = gradient.dot(reference)
             if conflict < 0:

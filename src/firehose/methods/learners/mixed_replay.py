@@ -1,7 +1,7 @@
 """Mixed replay: half of a step's posts from the stream, half from the memory."""
 
 from firehose.batch import Batch
-from firehose.methods.learners import Learner, draw, recall
+from firehose.methods.learners import Learner, draw_both
 from firehose.methods.step import Step
 from firehose.optim.gradient import Gradient
 
@@ -11,8 +11,6 @@ class MixedReplay(Learner):
 
     def gradient(self, step: Step) -> Gradient | None:
         """The gradient on both halves at once."""
-        half = self.step_size // 2
-        released, generator = step.released, step.generator
-        fresh = [draw(released, self.step_size - half, generator)] if released else []
-        posts = [*fresh, *recall(step.memory, half, generator)]
+        fresh, remembered = draw_both(step, self.step_size)
+        posts = [fresh, *remembered] if len(fresh) else remembered
         return step.model.gradient(Batch.join(posts)) if posts else None

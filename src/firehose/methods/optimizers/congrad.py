@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from firehose.batch import Batch
-from firehose.methods.buffers import BUFFERS, BufferChoice
+from firehose.methods.buffers import BUFFERS, BufferChoice, BufferSettings
 from firehose.methods.optimizers import Optimizer
 from firehose.methods.optimizers.online_gd import descend_all
 from firehose.methods.snapshot import Snapshot
@@ -28,7 +28,7 @@ class ConGraD(Optimizer):
         """The defaults are the paper's."""
 
         kind: str = "congrad"
-        validation: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 1}))
+        validation: BufferChoice = BufferSettings(per_user=1)
         validation_batch: int = Field(default=128, ge=1)  # posts that candidates are compared on
         allow_no_step: bool = True  # whether a round may end where it began
         restore_moments: bool = False  # whether the rule's moments go back with the weights

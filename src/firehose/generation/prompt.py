@@ -1,0 +1,73 @@
+"""A prompt as a user's model has read it: where every continuation starts."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+from firehose.data.vocabulary import Vocabulary
+from firehose.generation.decoding import Decoder
+from firehose.models.store import Trained
+from firehose.models.users import NOBODY
+
+ROWS = 64  # continuations that are read side by side
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")  # a terminal would obey them
+
+
+class Pieces(NamedTuple):
+    """The kinds of a vocabulary's pieces, each ``[pieces]``."""
+
+    never: Tensor  # not to be written: <SOT>, unknown, control pieces, control characters
+    begins: Tensor  # first of a word
+    continues: Tensor  # later in a word
+    spelling: tuple[bytes, ...]  # bytes, because a piece may be half a character
+
+
+class ReadPrompt:
+    """A prompt read by a decoder, with the log-probabilities of the next piece.
+
+    Unknown users, and None, are nobody. Raises an error for a prompt that is too long or has no
+    words.
+    """
+
+    def __init__(self, trained: Trained, text: str, user: str | None) -> None:
+        self.vocabulary = trained.encoder.vocabulary
+        self.pieces = classify(self.vocabulary)
+        self.tokens = trained.encoder.prompt(text)
+        number = None if user is None else trained.number(user)
+        self.decoder = Decoder(trained.model, NOBODY if number is None else number)
+        self.log_probs = self.decoder.advance(torch.tensor([self.tokens]))  # [1, pieces]
+
+    def restart(self, rows: int) -> Tensor:
+        """Let the decoder have ``rows`` times the prompt; returns log-probabilities for each."""
+        self.decoder.rewind(len(self.tokens))
+        self.decoder.keep([0] * rows)
+        return self.log_probs.expand(rows, -1)
+
+
+@lru_cache(maxsize=4)
+def classify(vocabulary: Vocabulary) -> Pieces:
+    """Tell the kinds of a vocabulary's pieces apart."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    names = [processor.id_to_piece(number) for number in range(vocabulary.size)]
+    spelling = tuple(
+        bytes([int(name[3:5], 16)])  # <0x2A>
+        if processor.is_byte(number)
+        else name.replace("▁", " ").encode()
+        for number, name in enumerate(names)
+    )
+    special = (processor.is_control, processor.is_unknown, processor.is_unused)
+    never = torch.tensor(
+        [
+            any(is_so(number) for is_so in special) or _CONTROL.search(letters) is not None
+            for number, letters in enumerate(spelling)
+        ]
+    )
+    never[vocabulary.sot], never[vocabulary.eot] = True, False
+    begins = torch.tensor([name.startswith("▁") for name in names]) & ~never
+    continues = ~begins & ~never
+    continues[vocabulary.eot] = False
+    return Pieces(never, begins, continues, spelling)

@@ -1,0 +1,128 @@
+"""The most probable next words of a user, with their exact probabilities."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from firehose.errors import FirehoseError
+from firehose.generation.prompt import ROWS, Pieces, ReadPrompt
+from firehose.models.store import Trained
+
+END = "<EOT>"  # how the end of the post is shown among suggestions
+LEAST = 1e-7  # a beginning of a word that is less probable is dropped
+MOST = 512  # beginnings of words that are expanded for one suggestion
+
+
+class Suggestion(NamedTuple):
+    """A word that may come next; ``<EOT>`` is the end of the post."""
+
+    word: str
+    probability: float
+
+
+class Beginning(NamedTuple):
+    """The first pieces of a word, or all of them."""
+
+    probability: float
+    tokens: tuple[int, ...]
+    spelling: bytes  # with the space before the word
+
+
+def suggest(trained: Trained, prompt: str, user: str | None, k: int = 5) -> list[Suggestion]:
+    """The ``k`` most probable next words, with their exact probabilities; the best first.
+
+    A word's probability is that of its pieces, times that of a new word or the end after them,
+    summed over all ways to spell it with pieces. What is missing to 1 belongs to other words, and
+    to pieces that would go on with the prompt's last word.
+
+    Beginnings of words are expanded, the most probable first, until none that is left could change
+    the answer: a beginning is at least as probable as all words that begin so. Two limits end a
+    search that would take too long: beginnings under 1e-7 are dropped, and after 512 the best
+    words so far are the answer, as happens with a model that finds all words alike.
+    """
+    if k < 1:
+        raise FirehoseError(f"k = {k} words cannot be suggested; ask for one or more.")
+    read = ReadPrompt(trained, prompt, user)
+    first = read.log_probs[0].double().exp()  # [pieces]
+    # The probabilities of whole words by their spelling; without one, that of the end.
+    found = {b"": float(first[read.vocabulary.eot])}
+    opened = set(_longer(read.pieces, Beginning(1.0, (), b""), first, read.pieces.begins))
+    left = MOST
+    while left and (wanted := _wanted(opened, found, k)):
+        length = len(max(wanted).tokens)  # the decoder's rows are of one length
+        alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
+        chosen = nlargest(min(ROWS, left), alike)
+        for beginning, probability, longer in _expand(read, chosen):
+            if _is_word(beginning.spelling):
+                found[beginning.spelling] = found.get(beginning.spelling, 0.0) + probability
+            opened.update(longer)
+        opened.difference_update(chosen)
+        left -= len(chosen)
+    best = nlargest(k, found.items(), key=lambda word: word[1])
+    return [Suggestion(spelling[1:].decode() or END, probability) for spelling, probability in best]
+
+
+def _expand(
+    read: ReadPrompt, chosen: Sequence[Beginning]
+) -> Iterator[tuple[Beginning, float, Iterator[Beginning]]]:
+    """Each beginning, the probability that it is the whole word, and those longer by a piece.
+
+    They must have the same number of pieces.
+    """
+    read.restart(len(chosen))
+    tokens = torch.tensor([beginning.tokens for beginning in chosen])
+    probabilities = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
+    ends = probabilities[:, read.pieces.begins].sum(1) + probabilities[:, read.vocabulary.eot]
+    for beginning, after, end in zip(chosen, probabilities, ends.tolist(), strict=True):
+        longer = _longer(read.pieces, beginning, after, read.pieces.continues)
+        yield beginning, beginning.probability * end, longer
+
+
+def _longer(
+    pieces: Pieces, beginning: Beginning, after: Tensor, which: Tensor
+) -> Iterator[Beginning]:
+    """The beginnings longer by one of the pieces ``which``, if probable enough.
+
+    ``after`` [pieces] are the probabilities of the piece that follows the beginning.
+    """
+    probabilities = after * beginning.probability  # [pieces]
+    places = (which & (probabilities >= LEAST)).nonzero()[:, 0]
+    for piece, probability in zip(places.tolist(), probabilities[places].tolist(), strict=True):
+        spelling = beginning.spelling + pieces.spelling[piece]
+        yield Beginning(probability, (*beginning.tokens, piece), spelling)
+
+
+def _wanted(opened: Collection[Beginning], found: dict[bytes, float], k: int) -> list[Beginning]:
+    """The beginnings that could change which ``k`` words are the best, or how probable these are.
+
+    A spelling can still gain what the beginnings have that it begins with, and no more.
+    """
+    best = nlargest(k, found.values())
+    least = best[-1] if len(best) == k else 0.0
+    open_at: defaultdict[bytes, float] = defaultdict(float)  # by spelling: several may be alike
+    for beginning in opened:
+        open_at[beginning.spelling] += beginning.probability
+    wanted: set[bytes] = set()
+    chain: list[tuple[bytes, float]] = []  # open ones, each a beginning of the next; gains so far
+    for spelling in sorted(open_at.keys() | found.keys()):
+        while chain and not spelling.startswith(chain[-1][0]):
+            chain.pop()
+        gain = chain[-1][1] if chain else 0.0
+        if spelling in open_at:
+            gain += open_at[spelling]
+            chain.append((spelling, gain))
+        if found.get(spelling, 0.0) + gain > least:
+            wanted.update(start for start, _ in chain)
+    return [beginning for beginning in opened if beginning.spelling in wanted]
+
+
+def _is_word(spelling: bytes) -> bool:
+    """Whether there is something after the space, and it is text."""
+    try:
+        return bool(spelling.decode().strip())
+    except UnicodeDecodeError:
+        return False

@@ -1,0 +1,115 @@
+"""Suggestions, against enumeration of all words on models that allow it."""
+
+import math
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from torch import Tensor, nn
+
+from firehose.errors import FirehoseError
+from firehose.generation import suggest as suggest_module
+from firehose.generation.decoding import Decoder
+from firehose.generation.suggest import Beginning, _wanted, suggest
+from firehose.models.store import Trained
+from firehose.models.users import NOBODY
+from small_writers import (
+    BEGIN,
+    CONTINUE,
+    EOT,
+    ID,
+    NAMES,
+    PROMPT,
+    VOCABULARY,
+    levels,
+    trained,
+)
+
+
+def all_words(model: Trained, user: int) -> dict[str, float]:
+    """The probability of every next word, by looking at every way to spell it."""
+    begins = [number for piece, number in ID.items() if piece.startswith("▁")]
+    found: dict[str, float] = defaultdict(float)
+    for texts, scores, after in levels(model, user, list(BEGIN), list(CONTINUE), 1e-9):
+        ends = (scores.exp() * (after[:, begins].exp().sum(1) + after[:, EOT].exp())).tolist()
+        for text, end in zip(texts, ends, strict=True):
+            if not text:
+                found["<EOT>"] = float(after[0, EOT].exp())
+            elif word := VOCABULARY.decode(text):
+                found[word] += end
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 50), user=st.integers(NOBODY, 8), k=st.integers(1, 12))
+def test_suggestions_are_the_most_probable_of_all_words(seed: int, user: int, k: int) -> None:
+    model = trained(seed)
+    found = suggest(model, PROMPT, None if user == NOBODY else NAMES[user], k)
+    every = all_words(model, user)
+    probabilities = [probability for _, probability in found]
+    assert probabilities == pytest.approx([every[word] for word, _ in found], abs=1e-6)
+    assert probabilities == pytest.approx(sorted(every.values(), reverse=True)[:k], abs=1e-6)
+    assert len({word for word, _ in found}) == k
+
+
+def test_among_the_suggestions_are_the_end_a_url_and_words_of_several_pieces() -> None:
+    model = trained(6)
+    words = [word for word, _ in suggest(model, PROMPT, "user1", k=12)]
+    assert {"<EOT>", "<URL>", "me"} <= set(words)
+    assert "" not in words  # though ▁ alone, with nothing before the next ▁, is probable
+
+
+def test_spellings_that_only_together_are_probable_are_not_missed() -> None:
+    model = trained(architecture="agnostic")
+    shared = model.model.shared
+    nn.init.zeros_(shared.embedding)  # so that a piece is as probable anywhere
+    nn.init.constant_(shared.output_bias, -40)
+    probabilities = {"▁": 0.5, "▁the": 0.22, "▁home": 0.08, "e": 0.1, "<0x65>": 0.1}
+    for piece, probability in probabilities.items():
+        nn.init.constant_(shared.output_bias[ID[piece]], math.log(probability))
+    found = suggest(model, PROMPT, None, k=3)
+    # Both spellings of “e” begin with 0.05, which is less than all of “home”.
+    assert [word for word, _ in found] == ["the", "e", "home"]
+    expected = [0.22 * 0.8, 0.5 * 0.2 * 0.8, 0.08 * 0.8]
+    assert [probability for _, probability in found] == pytest.approx(expected, abs=1e-6)
+    assert [word for word, _ in suggest(model, PROMPT, None, k=2)] == ["the", "e"]
+
+
+def test_what_can_still_become_a_better_word_is_looked_into() -> None:
+    """“me” may gain what begins with “m” and what is “me” already: more than “home” has."""
+    opened = {
+        Beginning(0.05, (1, 2), b" m"),
+        Beginning(0.05, (1, 3), b" me"),
+        Beginning(0.05, (1, 4), b" a"),
+        Beginning(0.01, (1, 5), b" t"),
+    }
+    found = {b" the": 0.2, b" home": 0.08}
+    wanted = {beginning.spelling for beginning in _wanted(opened, found, k=2)}
+    assert wanted == {b" m", b" me", b" t"}  # the last may be another way to “the”
+    assert set(_wanted(opened, found, k=3)) == opened  # there may be a third word
+
+
+def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained()
+    for parameter in (model.model.shared.embedding, model.model.shared.output_bias):
+        nn.init.zeros_(parameter)
+    monkeypatch.setattr(suggest_module, "MOST", 20)
+    rows = []
+    advance = Decoder.advance
+
+    def counted(decoder: Decoder, tokens: Tensor) -> Tensor:
+        rows.append(len(tokens))
+        return advance(decoder, tokens)
+
+    monkeypatch.setattr(Decoder, "advance", counted)
+    found = suggest(model, PROMPT, "user1", k=7)
+    assert len(found) == 7
+    assert sum(rows) == 1 + 20
+    flat = 1 / VOCABULARY.size
+    assert found[0].word == "<EOT>" and found[0].probability == pytest.approx(flat)
+    assert all(probability < flat for _, probability in found[1:])
+
+
+def test_no_suggestions_are_not_asked_for() -> None:
+    with pytest.raises(FirehoseError, match="k = 0 words cannot be suggested"):
+        suggest(trained(), PROMPT, None, k=0)
