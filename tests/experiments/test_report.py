@@ -106,6 +106,7 @@ def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
     page = write(tmp_path / "out", [part], {}, "firehose reproduce")
     text = page.read_text()
     assert text.count("<svg") == 5  # two for each benchmark, one for both
+    assert "</b> Disjoint CIFAR. Accuracy on each task" in text
     assert "8 runs with 2 seeds on 2 benchmarks." in text
     assert "difference, points" in text and "−10.0 … −10.0" in text
     assert "81.4 ± 1.8" in text and "erplexity" not in text

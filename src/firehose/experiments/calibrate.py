@@ -52,25 +52,17 @@ class Estimate(NamedTuple):
     memory: int  # bytes
 
 
-class Size(NamedTuple):
-    """How much there is to do in a game, and to keep in mind."""
-
-    rounds: int
-    looked_at: int  # posts that are scored, but those that candidates are compared on
-    users: int  # or tasks
-    width: int  # bytes of a post in a buffer
-
-
 def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
     """Measure each kind of model there is among the jobs once, and reckon the rest."""
     kinds = {_kind(job): job for job in jobs}
-    paces = {
-        kind: measure(job, threads) for kind, job in track(kinds.items(), len(kinds), "measuring")
-    }
+    paces = {}
+    for kind, job in track(kinds.items(), len(kinds), "measuring"):
+        paces[kind] = measure(job, threads)
     return [_reckon(job, paces[_kind(job)]) for job in jobs]
 
 
 def _kind(job: Job) -> tuple[str, int]:
+    """What decides the pace: the model, the pictures and the posts of a step."""
     settings = _trained(job)
     model = settings.perceptron if settings.pictures else settings.model
     return f"{model!r} {settings.pictures!r}", _step_size(job)
@@ -78,11 +70,10 @@ def _kind(job: Job) -> tuple[str, int]:
 
 def _trained(job: Job) -> Settings:
     """The settings with the architecture that is trained."""
-    settings = job.settings
     if job.kind != "pretrain":
-        return settings
-    model = settings.model.model_copy(update={"architecture": "agnostic"})
-    return settings.model_copy(update={"model": model})
+        return job.settings
+    model = job.settings.model.model_copy(update={"architecture": "agnostic"})
+    return job.settings.model_copy(update={"model": model})
 
 
 def _step_size(job: Job) -> int:
@@ -95,53 +86,54 @@ def measure(job: Job, threads: int) -> Pace:
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / "recipe.toml"
         recipe.write_text(_trained(job).to_toml(), encoding="utf-8")
-        program = [sys.executable, "-m", __name__, str(job.corpus.path), str(recipe)]
-        done = subprocess.run(
-            [*program, str(_step_size(job))],
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        own = [str(job.corpus.path), str(recipe), str(_step_size(job))]
+        program = [sys.executable, "-m", __name__, *own]
+        env = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        done = subprocess.run(program, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FirehoseError(f"{job.name} cannot be measured: {done.stderr.strip()[-300:]}")
     return Pace(*json.loads(done.stdout))
 
 
 def _reckon(job: Job, pace: Pace) -> Estimate:
-    if job.kind == "play":
-        return _reckon_game(job, pace)
+    steps, scored, room = _game(job) if job.kind == "play" else (*_training(job), 0)
+    return Estimate(job, steps * pace.step + scored * pace.score, pace.memory + room)
+
+
+def _training(job: Job) -> tuple[int, int]:
+    """Steps, and posts that are scored."""
     assert isinstance(job.corpus, Corpus)
-    posts = job.corpus.manifest.posts
-    training: Training = getattr(job.settings, job.kind)
+    posts, training = job.corpus.manifest.posts, getattr(job.settings, job.kind)
     steps = -(-posts["train" if job.kind == "offline" else "pretrain"] // training.posts)
-    seconds = training.epochs * (steps * pace.step + posts["validation"] * pace.score)
-    seconds += posts["test"] * (1 + OTHERS) * pace.score * (job.kind == "offline")
-    return Estimate(job, seconds, pace.memory)
+    tested = posts["test"] * (1 + OTHERS) if job.kind == "offline" else 0
+    return training.epochs * steps, training.epochs * posts["validation"] + tested
 
 
-def _reckon_game(job: Job, pace: Pace) -> Estimate:
+def _game(job: Job) -> tuple[int, int, int]:
+    """Steps, posts that are scored, and bytes of the full buffers."""
     play, corpus = job.settings.play, job.corpus
     if isinstance(corpus, Corpus):
         posts, users = corpus.manifest.posts, corpus.manifest.users
+        rounds, width = (
+            len(open_stream(corpus, job.settings)),
+            2 * job.settings.model.max_tokens + 18,
+        )
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
-        rounds = len(open_stream(corpus, job.settings))
-        size = Size(rounds, looked_at, users, 2 * job.settings.model.max_tokens + 18)
     else:
-        size = _size_with_pictures(corpus.path, corpus.plan, play.posts)
-    scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
-    seconds = size.rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
+        rounds, looked_at, users, width = _size_with_pictures(corpus.path, corpus.plan, play.posts)
+    candidates = rounds * (play.steps + 1) * getattr(play.optimizer, "validation_batch", 0)
     buffers = [play.memory, getattr(play.optimizer, "validation", None)]
-    room = sum(_limit(each, size.users) for each in buffers if each is not None) * size.width
-    return Estimate(job, seconds + size.looked_at * pace.score, pace.memory + room)
+    room = sum(_limit(each, users) for each in buffers if each is not None) * width
+    return rounds * play.steps, candidates + looked_at, room
 
 
 @cache  # the same for every method and seed, and the pictures themselves are not kept
-def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> Size:
+def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> tuple[int, int, int, int]:
+    """Rounds, pictures that are scored, tasks, and bytes of a picture in a buffer."""
     corpus = PictureCorpus(path, plan)
     tasks, test = len(corpus.task_sizes), sum(map(len, corpus.tasks.test))
     looked_at = sum(corpus.task_sizes) + (POINTS + tasks) * test
-    return Size(len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17)
+    return len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17
 
 
 def _limit(settings: Choice, users: int) -> int:
@@ -166,15 +158,12 @@ def _measured(path: str, settings: Settings, step_size: int) -> Pace:
         model.train()
         rule.step(model.gradient(some(step_size)))
 
-    def score() -> None:
-        model.pay(some(AT_ONCE))
-
-    seconds = _time(step), _time(score) / AT_ONCE
+    seconds = _time(step), _time(lambda: model.pay(some(AT_ONCE))) / AT_ONCE
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Pace(*seconds, kilobytes * (1 if sys.platform == "darwin" else 1024))
 
 
-def _time(work: Callable[[], None]) -> float:
+def _time(work: Callable[[], object]) -> float:
     """The median of a few times, once it is warm."""
     times = []
     for _ in range(REPEATS + 2):
