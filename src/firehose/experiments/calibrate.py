@@ -32,6 +32,7 @@ from firehose.game.settings import Playing, Settings, Training, make_settings
 from firehose.optim.rule import RULES
 from firehose.plugins import Choice
 from firehose.progress import track
+from firehose.report.words import duration
 
 REPEATS = 5
 
@@ -47,18 +48,21 @@ class Pace(NamedTuple):
 class Estimate(NamedTuple):
     """What a job will cost."""
 
-    job: Job
     seconds: float
     memory: int  # bytes
 
+    def told(self) -> tuple[str, str]:
+        """The time, and megabytes."""
+        return duration(self.seconds), f"{self.memory / 2**20:,.0f}"
 
-def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
-    """Measure each kind of model there is among the jobs once, and reckon the rest."""
+
+def estimate(jobs: Sequence[Job], threads: int) -> dict[str, Estimate]:
+    """Measure each kind of model there is among the jobs once, and reckon the rest; by key."""
     kinds = {_kind(job): job for job in jobs}
     paces = {}
     for kind, job in track(kinds.items(), len(kinds), "measuring"):
         paces[kind] = measure(job, threads)
-    return [_reckon(job, paces[_kind(job)]) for job in jobs]
+    return {job.key: _reckon(job, paces[_kind(job)]) for job in jobs}
 
 
 def _kind(job: Job) -> tuple[str, int]:
@@ -97,7 +101,7 @@ def measure(job: Job, threads: int) -> Pace:
 
 def _reckon(job: Job, pace: Pace) -> Estimate:
     steps, scored, room = _game(job) if job.kind == "play" else (*_training(job), 0)
-    return Estimate(job, steps * pace.step + scored * pace.score, pace.memory + room)
+    return Estimate(steps * pace.step + scored * pace.score, pace.memory + room)
 
 
 def _training(job: Job) -> tuple[int, int]:

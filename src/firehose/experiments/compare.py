@@ -54,7 +54,7 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         ),
         found.table(),
         Heading("Through time, and back"),
-        *(kind.show(found, found.pairs, out / name) for name, kind in FIGURES.items()),
+        *(kind.show(found, found.runs, out / name) for name, kind in FIGURES.items()),
         Heading("Slices"),
         _slices(
             {run.name: run.outcome.after_silence for run in found.runs},

@@ -11,16 +11,7 @@ from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor
 from firehose.experiments.ledger import seconds
-from firehose.experiments.looks import (
-    Kind,
-    Pair,
-    Run,
-    captioned,
-    count_axis,
-    curves,
-    pair_looks,
-    panels,
-)
+from firehose.experiments.looks import Kind, Run, captioned, count_axis, curves, pair_looks, panels
 from firehose.experiments.naming import name_of
 from firehose.game.outcome import Outcome
 from firehose.report.figures import INK, LINE, MUTED, RAMP, above, blank, note
@@ -47,11 +38,6 @@ class Comparison(NamedTuple):
         about = corpus.manifest
         posts, floors = about.posts["train"], about.floor or {}
         return cls(corpus.name, about.users, posts, floors, runs, oracle)
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """Learner and optimizer of each run."""
-        return [run.pair for run in self.runs]
 
     def table(self) -> Table:
         """What each run came to, and the best possible."""
@@ -175,7 +161,7 @@ def steps_kept(found: Comparison) -> Figure:
 )
 def compute(found: Comparison) -> Figure:
     """Test perplexity of each run against the number of its gradient steps."""
-    drawn = pair_looks(found.pairs)
+    drawn = pair_looks(run.pair for run in found.runs)
     names = [f"{name_of(a)} × {name_of(b)}" for a, b in drawn]
     figure, (axes,) = panels(names, [look.handle("o") for look in drawn.values()], [""])
     style: dict[str, Any] = {"linewidth": 0.8, "marker": "o", "markersize": 4.5}

@@ -85,7 +85,10 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
     idle, total = slots(at_once), len(waiting)
     with measure(total, "runs") as show, _told_to_stop(working) as request:
         while waiting or working:
-            _give_up(waiting, failed)
+            for job in list(waiting):
+                if job.start and job.start.key in failed:
+                    waiting.remove(job)
+                    _fail(job, f"{job.start.name} failed", failed)
             ready = [job for job in waiting if not job.start or job.start.is_done]
             for job in [job for job in ready if not job.is_held][: len(idle)]:
                 waiting.remove(job)
@@ -106,14 +109,6 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
                     say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
             show(*_standing(total - len(waiting) - len(working), working))
     return failed
-
-
-def _give_up(waiting: list[Job], failed: dict[str, str]) -> None:
-    """Take out what would begin with the result of a failed job."""
-    for job in list(waiting):
-        if job.start and job.start.key in failed:
-            waiting.remove(job)
-            _fail(job, f"{job.start.name} failed", failed)
 
 
 def _fail(job: Job, why: str, failed: dict[str, str]) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from matplotlib.axes import Axes
@@ -16,13 +15,9 @@ from firehose.report.page import Figure as Picture
 from firehose.report.words import compact
 
 KNOWN = {  # always in the same colour, as long as no other learner of the figure has it
-    "mixed-replay": figures.BLUE,
-    "online-only": figures.VERMILION,
-    "replay-only": figures.GREEN,
-    "a-gem": figures.PURPLE,
-    "icarl": figures.AMBER,
-    "gem": figures.PURPLE,
-}
+    "mixed-replay": figures.BLUE, "online-only": figures.VERMILION, "replay-only": figures.GREEN,
+    "a-gem": figures.PURPLE, "icarl": figures.AMBER, "gem": figures.PURPLE,
+}  # fmt: skip
 OTHERS = (figures.AMBER, figures.INK, figures.SKY, figures.MUTED)
 COLOURS = (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE, *OTHERS)
 
@@ -152,18 +147,18 @@ class Kind(Generic[Found]):
             told.append(f"{self.online_gd}: Online GD.")
         return " ".join([self.about, *told])
 
-    def show(self, found: Found, pairs: Sequence[Pair], stem: Path, title: str = "") -> Picture:
+    def show(self, found: Found, runs: Sequence[Run[Any]], stem: Path, title: str = "") -> Picture:
         """Draw runs, write the figure as ``stem``.png and ``stem``.svg, and return it for a page.
 
         ``title`` begins the caption.
         """
         svg, _ = figures.save(self.draw(found), stem)
-        caption = f"{title}. " * bool(title) + self.caption(pairs)
+        caption = f"{title}. " * bool(title) + self.caption([run.pair for run in runs])
         return Picture(svg.read_text(encoding="utf-8"), caption, self.description)
 
 
 def captioned(
-    about: str, online_gd: str = "", told: Mapping[str, str] = MappingProxyType({})
+    about: str, online_gd: str = "", told: Mapping[str, str] | None = None
 ) -> Callable[[Callable[[Found], Figure]], Kind[Found]]:
     """Make a function that draws a kind of figure; its docstring describes what one sees in it."""
-    return lambda draw: Kind(figures.styled(draw), draw.__doc__ or "", about, told, online_gd)
+    return lambda draw: Kind(figures.styled(draw), draw.__doc__ or "", about, told or {}, online_gd)

@@ -15,17 +15,13 @@ VALUES = {
     "disjoint-cifar": "Disjoint CIFAR", "disjoint-fashion": "Disjoint Fashion-MNIST",
 }  # fmt: skip
 PATTERNS = {
-    "play.steps": "K = {}",
-    "play.rule.rate": "rate {}",
-    "play.optimizer.validation.per_user": "{} held back",
-    "play.memory.per_user": "{} remembered",
-}
+    "play.steps": "K = {}", "play.rule.rate": "rate {}",
+    "play.memory.per_user": "{} remembered", "play.optimizer.validation.per_user": "{} held back",
+}  # fmt: skip
 MEASURES = {  # the others are called as they are
-    "balanced": "test, users alike",
-    "per-token": "test, per token",
-    "crossed": "as others",
-    "forward": "forward transfer",
-}
+    "balanced": "test, users alike", "per-token": "test, per token",
+    "crossed": "as others", "forward": "forward transfer",
+}  # fmt: skip
 
 
 def name_of(value: str, setting: str = "") -> str:

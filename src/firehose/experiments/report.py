@@ -68,9 +68,9 @@ class Part:
                 split = {"": runs} if draw in TOGETHER and runs else by_benchmark(runs)
                 for title, some in split.items():
                     own = stem.with_name("-".join([stem.name, *title.lower().split()]))
-                    yield TASK_FIGURES[draw].show(some, [run.pair for run in some], own, title)
+                    yield TASK_FIGURES[draw].show(some, some, own, title)
             elif (found := self.comparison()).runs:
-                yield FIGURES[draw].show(found, found.pairs, stem)
+                yield FIGURES[draw].show(found, found.runs, stem)
 
 
 def _told(group: Group, names: Sequence[str]) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.experiments.calibrate import estimate
+from firehose.experiments.calibrate import Estimate, estimate
 from firehose.experiments.checks import refuse_missing, refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
@@ -16,7 +16,7 @@ from firehose.experiments.report import Part, write
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
 from firehose.report.tables import Table
-from firehose.report.words import compact, duration, many
+from firehose.report.words import compact, many
 
 
 class Reproduction(NamedTuple):
@@ -102,22 +102,16 @@ def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
     """What is left to do, with time and memory from a short measurement."""
     at_once = jobs or schedule.at_once()
     left = [job for job in schedule.jobs if not job.is_done]
-    costs = {each.job.key: each for each in estimate(left, max(cores() // at_once, 1))}
+    costs = estimate(left, max(cores() // at_once, 1))
+    seconds = sum(cost.seconds for cost in costs.values()) / at_once
+    most = sum(sorted((cost.memory for cost in costs.values()), reverse=True)[:at_once])
     rows = []
     for job in schedule.jobs:
         cost = costs.get(job.key)
-        rows.append(
-            [job.name, *_cost(cost.seconds, cost.memory)] if cost else [job.name, "done", ""]
-        )
-    seconds = sum(cost.seconds for cost in costs.values()) / at_once
-    most = sum(sorted((cost.memory for cost in costs.values()), reverse=True)[:at_once])
-    rows.append([f"all, {at_once} at a time", *_cost(seconds, most)])
+        rows.append([job.name, *(cost.told() if cost else ("done", ""))])
+    rows.append([f"all, {at_once} at a time", *Estimate(seconds, most).told()])
     title = f"{many(len(left), 'run')} to do, {len(schedule.jobs) - len(left)} done"
     return Table(["", "time", "MB"], rows, title)
-
-
-def _cost(seconds: float, memory: int) -> list[str]:
-    return [duration(seconds), f"{memory / 2**20:,.0f}"]
 
 
 def listing() -> Table:
