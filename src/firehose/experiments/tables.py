@@ -21,7 +21,7 @@ Place = tuple[str, ...]  # what some settings are, in a row or a column
 Pair = tuple[Value | None, Value | None]  # what is known for a cell: measured here, published
 BY_TASK: dict[str, tuple[str, Callable[[TaskOutcome], NDArray[np.float64]]]] = {
     "after-tasks": (
-        "accuracy over all tasks after each, %",
+        "accuracy over all tasks after each task, %",
         lambda came: came.accuracy.mean(1)[came.ends],
     ),
     "on-tasks": ("accuracy on each task in the end, %", lambda came: came.accuracy[-1]),
@@ -34,15 +34,18 @@ def place(facts: dict[str, str], settings: Sequence[str]) -> Place:
 
 
 def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
-    """The table of a plan, and those it also asks for."""
+    """The table of a plan, and what it differs by from the published one, if that is asked for."""
     grid = _Grid(plan, found)
     made = [grid.table(_shown, plan.title)]
-    for also in plan.also:
-        if also in BY_TASK:
-            made += _by_task(plan, found, *BY_TASK[also])
-        elif (differences := _differences(grid)).rows:
-            made.append(differences)
+    if "differences" in plan.also and (differences := _differences(grid)).rows:
+        made.append(differences)
     return made
+
+
+def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
+    """What a plan also asks for, task by task."""
+    asked = [BY_TASK[also] for also in plan.also if also in BY_TASK]
+    return [table for each in asked for table in _by_task(plan, found, *each)]
 
 
 class _Grid:
@@ -123,7 +126,7 @@ def _differences(grid: _Grid) -> Table:
     scales = {here.scale for line in grid.cells.values() for here, _ in line if here}
     told = ""
     if ACCURACY in scales:
-        told = f", points; far: over {FAR:.0f} and over two published deviations"
+        told = f", in points; far: by over {FAR:.0f} points and two published deviations"
     return grid.table(_difference, f"{grid.plan.title}: ours less published{told}", dense=True)
 
 

@@ -46,7 +46,7 @@ def by_task(runs: Runs) -> Figure:
     shades[..., :3], shades[..., 3] = to_rgb(BLUE), DEEPEST * rows  # a page may be dark behind it
     axes.imshow(shades, aspect="auto", interpolation="nearest")
     for (row, task), value in np.ndenumerate(rows):
-        axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center", color=INK)
+        axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center_baseline", color=INK)
     axes.set_yticks(range(len(runs)), [run.name for run in runs])
     axes.set_xticks(range(rows.shape[1]), [str(task + 1) for task in range(rows.shape[1])])
     axes.set_xlabel("task, in the order of the stream")
@@ -58,7 +58,7 @@ def by_task(runs: Runs) -> Figure:
 @captioned(
     "Forgetting: how far each earlier task has fallen from its best since it was over. Forward "
     "transfer: how much better than before any training each task is just before it begins; "
-    "where classes are disjoint, who has never seen those of a task names none of them, and falls "
+    "where classes are disjoint, a model does not answer with those it has not seen, and falls "
     "below chance."
 )
 def transfer(runs: Runs) -> Figure:
