@@ -28,7 +28,7 @@ from firehose.game.evaluate import OTHERS
 from firehose.game.folder import open_any
 from firehose.game.playing import POINTS
 from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
-from firehose.game.settings import Playing, Settings, Training, make_settings
+from firehose.game.settings import Settings, make_settings
 from firehose.optim.rule import RULES
 from firehose.plugins import Choice
 from firehose.progress import track
@@ -65,32 +65,30 @@ def estimate(jobs: Sequence[Job], threads: int) -> dict[str, Estimate]:
     return {job.key: _reckon(job, paces[_kind(job)]) for job in jobs}
 
 
-def _kind(job: Job) -> tuple[str, int]:
-    """What decides the pace: the model, the pictures and the posts of a step."""
-    settings = _trained(job)
-    model = settings.perceptron if settings.pictures else settings.model
-    return f"{model!r} {settings.pictures!r}", _step_size(job)
+def _kind(job: Job) -> str:
+    """What decides the pace."""
+    settings, step_size = _measurable(job)
+    return repr((settings.model, settings.perceptron, settings.pictures, step_size))
 
 
-def _trained(job: Job) -> Settings:
-    """The settings with the architecture that is trained."""
-    if job.kind != "pretrain":
-        return job.settings
-    model = job.settings.model.model_copy(update={"architecture": "agnostic"})
-    return job.settings.model_copy(update={"model": model})
-
-
-def _step_size(job: Job) -> int:
-    table: Playing | Training = getattr(job.settings, job.kind)
-    return table.step_size if isinstance(table, Playing) else table.posts
+def _measurable(job: Job) -> tuple[Settings, int]:
+    """The settings with the architecture that is trained, and the posts of a step."""
+    settings = job.settings
+    if job.kind == "play":
+        return settings, settings.play.step_size
+    if job.kind == "offline":
+        return settings, settings.offline.posts
+    model = settings.model.model_copy(update={"architecture": "agnostic"})
+    return settings.model_copy(update={"model": model}), settings.pretrain.posts
 
 
 def measure(job: Job, threads: int) -> Pace:
     """In a process of its own."""
+    settings, step_size = _measurable(job)
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / "recipe.toml"
-        recipe.write_text(_trained(job).to_toml(), encoding="utf-8")
-        own = [str(job.corpus.path), str(recipe), str(_step_size(job))]
+        recipe.write_text(settings.to_toml(), encoding="utf-8")
+        own = [str(job.corpus.path), str(recipe), str(step_size)]
         program = [sys.executable, "-m", __name__, *own]
         env = os.environ | {"OMP_NUM_THREADS": str(threads)}
         done = subprocess.run(program, env=env, capture_output=True, text=True, check=False)
@@ -118,10 +116,8 @@ def _game(job: Job) -> tuple[int, int, int]:
     play, corpus = job.settings.play, job.corpus
     if isinstance(corpus, Corpus):
         posts, users = corpus.manifest.posts, corpus.manifest.users
-        rounds, width = (
-            len(open_stream(corpus, job.settings)),
-            2 * job.settings.model.max_tokens + 18,
-        )
+        rounds = len(open_stream(corpus, job.settings))
+        width = 2 * job.settings.model.max_tokens + 18
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
     else:
         rounds, looked_at, users, width = _size_with_pictures(corpus.path, corpus.plan, play.posts)

@@ -1,6 +1,6 @@
 """Runs on one corpus, and their figures: through time, back in time, and by what they cost."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,9 +31,7 @@ class Comparison(NamedTuple):
     oracle: float | None = None  # test perplexity of a model that was trained offline
 
     @classmethod
-    def of(
-        cls, corpus: Corpus, runs: list[Run[Outcome]], oracle: float | None = None
-    ) -> "Comparison":
+    def of(cls, corpus: Corpus, runs: list[Run[Outcome]], oracle: float | None = None) -> Self:
         """With what the corpus says of itself."""
         about = corpus.manifest
         posts, floors = about.posts["train"], about.floor or {}
@@ -49,13 +47,12 @@ class Comparison(NamedTuple):
             interval = f"{came.test.low:.1f} – {came.test.high:.1f}"
             spent = f"{came.compute['gradient steps']:,.0f}", f"{seconds(came.compute):,.0f}"
             rows.append([run.name, online, test, interval, balanced, per_token, *spent])
-        floors = [self.floors[split] for split in ("train", "test") if self.floors]
-        for name, values in (
-            ("best possible, knowing the user", [f"{each.personalized:.1f}" for each in floors]),
-            ("best possible, not knowing the user", [f"{each.agnostic:.1f}" for each in floors]),
-        ):
-            if values:
-                rows.append([name, *values, "", "", "", "", ""])
+        if self.floors:
+            train, held = self.floors["train"], self.floors["test"]
+            known = f"{train.personalized:.1f}", f"{held.personalized:.1f}"
+            unknown = f"{train.agnostic:.1f}", f"{held.agnostic:.1f}"
+            rows.append(["best possible, knowing the user", *known, "", "", "", "", ""])
+            rows.append(["best possible, not knowing the user", *unknown, "", "", "", "", ""])
         heads = ["", "online", "test", "95 % of samples", "users alike", "per token"]
         return Table([*heads, "steps", "seconds"], rows)
 

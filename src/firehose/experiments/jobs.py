@@ -66,9 +66,7 @@ class Job:
     def label(self) -> str:
         """What is run, for people and folders, without the key."""
         play = self.settings.play
-        learner, optimizer = (
-            each.kind.rpartition(":")[2] for each in (play.learner, play.optimizer)
-        )
+        learner, optimizer = (p.kind.rpartition(":")[2] for p in (play.learner, play.optimizer))
         parts = {
             "pretrain": ["pretrain"],
             "offline": ["offline", self.settings.model.architecture],
