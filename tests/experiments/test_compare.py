@@ -47,13 +47,13 @@ def test_the_page_shows_every_run_and_the_floor(runs: list[Path], tmp_path: Path
     found = compare(runs)
     floor = Floor(personalized=12.3, agnostic=45.6)
     found = found._replace(floors={"train": floor, "test": floor})
-    paths = write(found, tmp_path / "page", "firehose compare")
-    text = paths[0].read_text()
+    page = write(found, tmp_path / "page", "firehose compare")
+    text = page.read_text()
     assert text.count("<svg") == 5
     for run in found.runs:
         assert run.name in text
     assert "12.3" in text and "45.6" in text
-    assert {path.suffix for path in paths} == {".html", ".png", ".svg"}
+    assert {path.suffix for path in page.parent.iterdir()} == {".html", ".png", ".svg"}
     assert not re.search(r"(src|href)=\"(?!#)", text)  # nothing from elsewhere
 
 

@@ -6,9 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from firehose.experiments.compare import Comparison, Played
-from firehose.experiments.curves import FIGURES
-from firehose.experiments.looks import pair_looks
+from firehose.experiments.curves import FIGURES, Comparison
+from firehose.experiments.looks import Pair, Run, pair_looks
 from firehose.game.outcome import Outcome
 from small_experiments import outcome
 
@@ -17,15 +16,10 @@ from small_experiments import outcome
 def test_seeds_are_averaged_as_losses(name: str) -> None:
     """Perplexities of 20 and 80 are drawn at √(20 · 80) = 40, not at 50."""
     mean = Outcome.mean([outcome(20), outcome(80)])
-    played = Played("mine", "mixed-replay", "congrad", mean)
+    played = Run("mine", "mixed-replay", "congrad", mean)
     figure = FIGURES[name].draw(Comparison("corpus", 3, 30, {}, [played]))
     lines = [np.asarray(line.get_ydata(), float) for axes in figure.axes for line in axes.lines]
     assert lines and np.concatenate(lines) == pytest.approx(40)
-
-
-def compared(*pairs: tuple[str, str]) -> Comparison:
-    runs = [Played(f"run {n}", *pair, outcome(20.0 + n)) for n, pair in enumerate(pairs)]
-    return Comparison("corpus", 3, 30, {}, runs)
 
 
 def test_both_ways_to_average_over_time_are_drawn() -> None:
@@ -33,7 +27,7 @@ def test_both_ways_to_average_over_time_are_drawn() -> None:
     curve = dataclasses.replace(came.curve, running=np.array([9.0, 8, 7]))
     past = dataclasses.replace(came.retention, back_to=np.array([6.0, 5, 4]))
     came = came.model_copy(update={"curve": curve, "retention": past})
-    found = Comparison("corpus", 3, 30, {}, [Played("mine", "a-gem", "congrad", came)])
+    found = Comparison("corpus", 3, 30, {}, [Run("mine", "a-gem", "congrad", came)])
     for name, expected in (("online-fit", [9.0, 8, 7]), ("retention", [6.0, 5, 4])):
         lines = [axes.lines[0] for axes in FIGURES[name].draw(found).axes]
         assert len(lines) == 2
@@ -43,22 +37,25 @@ def test_both_ways_to_average_over_time_are_drawn() -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_caption_speaks_only_of_what_is_drawn(name: str) -> None:
-    caption = FIGURES[name].caption
-    alone = caption(compared(("mixed-replay", "congrad"), ("online-only", "congrad")))
+
+    def caption(*pairs: Pair) -> str:
+        return FIGURES[name].caption(pairs)
+
+    alone = caption(("mixed-replay", "congrad"), ("online-only", "congrad"))
     assert not re.search("Online GD|A-GEM|Dashed|Hollow", alone)
-    other = caption(compared(("mixed-replay", "online-gd")))
+    other = caption(("mixed-replay", "online-gd"))
     assert not re.search("ConGraD|A-GEM|Dashed|Hollow", other)
-    both = caption(compared(("a-gem", "online-gd"), ("a-gem", "congrad")))
+    both = caption(("a-gem", "online-gd"), ("a-gem", "congrad"))
     assert "Online GD" in both and ("A-GEM" in both) == (name == "compute")
     # Told apart by something else, every run is drawn with a solid line.
-    same = caption(compared(("a-gem", "online-gd"), ("a-gem", "online-gd"), ("a-gem", "congrad")))
+    same = caption(("a-gem", "online-gd"), ("a-gem", "online-gd"), ("a-gem", "congrad"))
     assert "Dashed" not in same
 
 
 def test_numbers_of_steps_have_different_colours() -> None:
     """Five steps at most, the paper's: six numbers with none."""
     came = outcome(20).model_copy(update={"kept": [1, 2, 3, 4, 5, 6]})
-    found = Comparison("corpus", 3, 30, {}, [Played("mine", "a-gem", "congrad", came)])
+    found = Comparison("corpus", 3, 30, {}, [Run("mine", "a-gem", "congrad", came)])
     bars = FIGURES["steps-kept"].draw(found).axes[0].patches
     assert len({bar.get_facecolor() for bar in bars}) == len(bars) == 6
 

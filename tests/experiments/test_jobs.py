@@ -9,7 +9,7 @@ from conftest import prepared, simple_posts
 from firehose.config import RECIPES
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.experiments.jobs import Job, make_jobs, spelled, with_starts
+from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import read_experiments
 from firehose.experiments.reproduce import listing, make_schedule
 from firehose.game.assembly import make_game
@@ -118,7 +118,7 @@ def test_games_begin_with_a_pretrained_model_where_there_is_one(tmp_path: Path) 
     for job in (game, oracle):
         command = job.command()
         assert job.left() == command
-        assert spelled(command).startswith(f"firehose {job.kind} ")
+        assert command[0] == job.kind
         assert command[command.index("--from") + 1] == str(start.folder)
         job.folder.mkdir(parents=True)
         (job.folder / "run.json").write_text("{}")

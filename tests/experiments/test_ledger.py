@@ -135,7 +135,6 @@ def test_measures_of_tasks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = {"accuracy": 60, "forgetting": (40 + 10) / 2, "forward": (10 + 20) / 2}
     for measure in ("accuracy", "forgetting", "forward"):
         assert run.value(measure) == value(expected[measure], None, ACCURACY)
-        assert run.scale(measure) is ACCURACY
     assert run.value("test") is None
 
 

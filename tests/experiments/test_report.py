@@ -106,6 +106,7 @@ def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
     page = write(tmp_path / "out", [part], {}, "firehose reproduce")
     text = page.read_text()
     assert text.count("<svg") == 5  # two for each benchmark, one for both
+    assert "</b> Disjoint CIFAR. Accuracy on each task" in text
     assert "8 runs with 2 seeds on 2 benchmarks." in text
     assert "<h2>What came of it</h2>" in text  # and not its own title again
     assert text.rindex("<svg") < text.index("accuracy on each task in the end, %</p>")

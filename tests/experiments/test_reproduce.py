@@ -266,7 +266,7 @@ def test_a_job_that_another_process_is_at_is_not_a_failure(
     _, game = one_game(tmp_path, corpus)
     working = failing(monkeypatch, game)
     assert not working.is_beaten()
-    with Checkpoints(game.checkpoints).held():
+    with Checkpoints(game.folder / "checkpoints").held():
         assert working.is_beaten()
     assert not working.is_beaten()
     (game.folder / "result.json").write_text("{}")
@@ -334,14 +334,14 @@ def test_stopping_stops_the_processes(
 ) -> None:
     jobs = one_game(tmp_path, corpus)
     started: list[subprocess.Popen[bytes]] = []
-    begin = Working.__post_init__
+    begin = Working.__init__
 
-    def noted(self: Working) -> None:
-        begin(self)
+    def noted(self: Working, job: Job, slot: Slot) -> None:
+        begin(self, job, slot)
         started.append(self.process)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Working, "__post_init__", noted)
+    monkeypatch.setattr(Working, "__init__", noted)
     with pytest.raises(Stopped, match="the same command goes on"):
         execute(jobs, at_once=1)
     assert [process.poll() is not None for process in started] == [True]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from firehose.experiments.looks import Run
 from firehose.experiments.task_curves import TASK_FIGURES, TaskRun, by_benchmark
 from small_experiments import task_outcome
 
@@ -11,9 +12,9 @@ def runs() -> list[TaskRun]:
     """Two methods on one benchmark, one of them on another, too, with less accuracy."""
     less = task_outcome("Other").model_copy(update={"accuracy": task_outcome().accuracy / 2})
     return [
-        TaskRun("GEM", "gem", "online-gd", [task_outcome("One")]),
-        TaskRun("mixed", "mixed-replay", "congrad", [task_outcome("One")]),
-        TaskRun("mixed", "mixed-replay", "congrad", [less]),
+        Run("GEM", "gem", "online-gd", [task_outcome("One")]),
+        Run("mixed", "mixed-replay", "congrad", [task_outcome("One")]),
+        Run("mixed", "mixed-replay", "congrad", [less]),
     ]
 
 
@@ -27,8 +28,8 @@ def test_accuracy_through_time() -> None:
     assert [np.asarray(line.get_xdata())[0] for line in ends] == [10, 20]  # where tasks end
     assert gem.get_linestyle() == "--" and mixed.get_linestyle() == "-"
     caption = TASK_FIGURES["accuracy"].caption
-    assert caption(one).startswith("One. ") and "Dashed: Online GD." in caption(one)
-    assert "Dashed" not in caption(other)
+    assert "Dashed: Online GD." in caption([run.pair for run in one])
+    assert "Dashed" not in caption([run.pair for run in other])
 
 
 def test_accuracy_on_each_task() -> None:
@@ -63,5 +64,5 @@ def test_forgetting_is_that_of_each_seed_averaged() -> None:
         )
         for first in peaks
     ]
-    (axes, _) = TASK_FIGURES["transfer"].draw([TaskRun("GEM", "gem", "online-gd", seeds)]).axes
+    (axes, _) = TASK_FIGURES["transfer"].draw([Run("GEM", "gem", "online-gd", seeds)]).axes
     assert np.asarray(axes.lines[0].get_xdata(), float) == pytest.approx([80])

@@ -43,7 +43,7 @@ def _compare(runs: list[Path], out: Path, command: str) -> None:
 
     found = read(runs)
     with announce("drawing"):
-        page, *_ = write(found, out, command)
+        page = write(found, out, command)
     show(found.table(), f"Look at {page}")
 
 

@@ -27,10 +27,11 @@ from firehose.game.assembly import make_model, open_any, open_stream
 from firehose.game.evaluate import OTHERS
 from firehose.game.playing import POINTS
 from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
-from firehose.game.settings import Playing, Settings, Training, make_settings
+from firehose.game.settings import Settings, make_settings
 from firehose.optim.rule import RULES
 from firehose.plugins import Choice
 from firehose.progress import track
+from firehose.report.words import duration
 
 REPEATS = 5
 
@@ -46,101 +47,92 @@ class Pace(NamedTuple):
 class Estimate(NamedTuple):
     """What a job will cost."""
 
-    job: Job
     seconds: float
     memory: int  # bytes
 
-
-class Size(NamedTuple):
-    """How much there is to do in a game, and to keep in mind."""
-
-    rounds: int
-    looked_at: int  # posts that are scored, but those that candidates are compared on
-    users: int  # or tasks
-    width: int  # bytes of a post in a buffer
+    def told(self) -> tuple[str, str]:
+        """The time, and megabytes."""
+        return duration(self.seconds), f"{self.memory / 2**20:,.0f}"
 
 
-def estimate(jobs: Sequence[Job], threads: int) -> list[Estimate]:
-    """Measure each kind of model there is among the jobs once, and reckon the rest."""
+def estimate(jobs: Sequence[Job], threads: int) -> dict[str, Estimate]:
+    """Measure each kind of model there is among the jobs once, and reckon the rest; by key."""
     kinds = {_kind(job): job for job in jobs}
-    paces = {
-        kind: measure(job, threads) for kind, job in track(kinds.items(), len(kinds), "measuring")
-    }
-    return [_reckon(job, paces[_kind(job)]) for job in jobs]
+    paces = {}
+    for kind, job in track(kinds.items(), len(kinds), "measuring"):
+        paces[kind] = measure(job, threads)
+    return {job.key: _reckon(job, paces[_kind(job)]) for job in jobs}
 
 
-def _kind(job: Job) -> tuple[str, int]:
-    settings = _trained(job)
-    model = settings.perceptron if settings.pictures else settings.model
-    return f"{model!r} {settings.pictures!r}", _step_size(job)
+def _kind(job: Job) -> str:
+    """What decides the pace."""
+    settings, step_size = _measurable(job)
+    return repr((settings.model, settings.perceptron, settings.pictures, step_size))
 
 
-def _trained(job: Job) -> Settings:
-    """The settings with the architecture that is trained."""
+def _measurable(job: Job) -> tuple[Settings, int]:
+    """The settings with the architecture that is trained, and the posts of a step."""
     settings = job.settings
-    if job.kind != "pretrain":
-        return settings
+    if job.kind == "play":
+        return settings, settings.play.step_size
+    if job.kind == "offline":
+        return settings, settings.offline.posts
     model = settings.model.model_copy(update={"architecture": "agnostic"})
-    return settings.model_copy(update={"model": model})
-
-
-def _step_size(job: Job) -> int:
-    table: Playing | Training = getattr(job.settings, job.kind)
-    return table.step_size if isinstance(table, Playing) else table.posts
+    return settings.model_copy(update={"model": model}), settings.pretrain.posts
 
 
 def measure(job: Job, threads: int) -> Pace:
     """In a process of its own."""
+    settings, step_size = _measurable(job)
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / "recipe.toml"
-        recipe.write_text(_trained(job).to_toml(), encoding="utf-8")
-        program = [sys.executable, "-m", __name__, str(job.corpus.path), str(recipe)]
-        done = subprocess.run(
-            [*program, str(_step_size(job))],
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        recipe.write_text(settings.to_toml(), encoding="utf-8")
+        own = [str(job.corpus.path), str(recipe), str(step_size)]
+        program = [sys.executable, "-m", __name__, *own]
+        env = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        done = subprocess.run(program, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FirehoseError(f"{job.name} cannot be measured: {done.stderr.strip()[-300:]}")
     return Pace(*json.loads(done.stdout))
 
 
 def _reckon(job: Job, pace: Pace) -> Estimate:
-    if job.kind == "play":
-        return _reckon_game(job, pace)
+    steps, scored, room = _game(job) if job.kind == "play" else (*_training(job), 0)
+    return Estimate(steps * pace.step + scored * pace.score, pace.memory + room)
+
+
+def _training(job: Job) -> tuple[int, int]:
+    """Steps, and posts that are scored."""
     assert isinstance(job.corpus, Corpus)
-    posts = job.corpus.manifest.posts
-    training: Training = getattr(job.settings, job.kind)
+    posts, training = job.corpus.manifest.posts, getattr(job.settings, job.kind)
     steps = -(-posts["train" if job.kind == "offline" else "pretrain"] // training.posts)
-    seconds = training.epochs * (steps * pace.step + posts["validation"] * pace.score)
-    seconds += posts["test"] * (1 + OTHERS) * pace.score * (job.kind == "offline")
-    return Estimate(job, seconds, pace.memory)
+    tested = posts["test"] * (1 + OTHERS) if job.kind == "offline" else 0
+    return training.epochs * steps, training.epochs * posts["validation"] + tested
 
 
-def _reckon_game(job: Job, pace: Pace) -> Estimate:
+def _game(job: Job) -> tuple[int, int, int]:
+    """Steps, posts that are scored, and bytes of the full buffers."""
     play, corpus = job.settings.play, job.corpus
     if isinstance(corpus, Corpus):
         posts, users = corpus.manifest.posts, corpus.manifest.users
-        looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
         rounds = len(open_stream(corpus, job.settings))
-        size = Size(rounds, looked_at, users, 2 * job.settings.model.max_tokens + 18)
+        width = 2 * job.settings.model.max_tokens + 18
+        looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
     else:
-        size = _size_with_pictures(corpus.path, corpus.plan, play.posts)
-    scored = getattr(play.optimizer, "validation_batch", 0)  # posts, for each candidate
-    seconds = size.rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
+        rounds, looked_at, users, width = _size_with_pictures(corpus.path, corpus.plan, play.posts)
+    candidates = rounds * (play.steps + 1) * getattr(play.optimizer, "validation_batch", 0)
     buffers = [play.memory, getattr(play.optimizer, "validation", None)]
-    room = sum(_limit(each, size.users) for each in buffers if each is not None) * size.width
-    return Estimate(job, seconds + size.looked_at * pace.score, pace.memory + room)
+    room = sum(_limit(each, users) for each in buffers if each is not None) * width
+    return rounds * play.steps, candidates + looked_at, room
 
 
 @cache  # the same for every method and seed, and the pictures themselves are not kept
-def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> Size:
+def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> tuple[int, int, int, int]:
+    """Rounds, pictures that are scored, tasks, and bytes of a picture in a buffer."""
     corpus = PictureCorpus(path, plan)
     tasks, test = len(corpus.task_sizes), sum(map(len, corpus.tasks.test))
     looked_at = sum(corpus.task_sizes) + (POINTS + tasks) * test
-    return Size(len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17)
+    return len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17
 
 
 def _limit(settings: Choice, users: int) -> int:
@@ -165,15 +157,12 @@ def _measured(path: str, settings: Settings, step_size: int) -> Pace:
         model.train()
         rule.step(model.gradient(some(step_size)))
 
-    def score() -> None:
-        model.pay(some(AT_ONCE))
-
-    seconds = _time(step), _time(score) / AT_ONCE
+    seconds = _time(step), _time(lambda: model.pay(some(AT_ONCE))) / AT_ONCE
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Pace(*seconds, kilobytes * (1 if sys.platform == "darwin" else 1024))
 
 
-def _time(work: Callable[[], None]) -> float:
+def _time(work: Callable[[], object]) -> float:
     """The median of a few times, once it is warm."""
     times = []
     for _ in range(REPEATS + 2):

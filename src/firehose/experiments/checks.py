@@ -1,7 +1,7 @@
 """What does not fit, or is not there, is refused before anything is run."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from firehose.config import nearest
 from firehose.data.pictures.corpus import PictureCorpus
@@ -18,22 +18,19 @@ def refuse_unclear(experiment: Experiment, jobs: Sequence[Job]) -> None:
     different = {repr(job.facts): job.facts for job in jobs}.values()
     _refuse_unknown(experiment, sorted({name for facts in different for name in facts}))
     for plan in experiment.tables:
-        cells: dict[Any, int] = {}
-        for facts in different:
-            cell = place(facts, plan.rows), place(facts, plan.columns)
-            cells[cell] = cells.get(cell, 0) + 1
-        if max(cells.values()) > 1:
+        cells = Counter((place(f, plan.rows), place(f, plan.columns)) for f in different)
+        if (most := max(cells.values())) > 1:
             raise FirehoseError(
-                f"{experiment.title!r}: {max(cells.values())} different runs share one cell of the "
-                f"table {plan.title!r}; name all that varies in its rows and columns."
+                f"{experiment.title!r}: {most} different runs share one cell of the table "
+                f"{plan.title!r}; name all that varies in its rows and columns."
             )
         rows = {place(facts, plan.rows): label(facts, plan.rows) for facts in different}
-        for name in rows.values():
-            if list(rows.values()).count(name) > 1:
-                raise FirehoseError(
-                    f"{experiment.title!r}: two different rows of the table {plan.title!r} would "
-                    f"be called {name!r}; rename one of the classes."
-                )
+        (name, times), *_ = Counter(rows.values()).most_common()
+        if times > 1:
+            raise FirehoseError(
+                f"{experiment.title!r}: two different rows of the table {plan.title!r} would "
+                f"be called {name!r}; rename one of the classes."
+            )
     for claim in experiment.claims:
         for side in (claim.lower, claim.higher):
             if not any(fits(facts, side) for facts in different):

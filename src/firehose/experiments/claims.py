@@ -58,7 +58,7 @@ def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Che
             if found_here := difference(low, high, plan.measure, other):
                 answer = _answer(found_here, plan.same)
                 compared.append(Compared(_versus(low, high, varies), found_here, answer))
-                scale = low.scale(plan.measure)
+                scale = low.totals(plan.measure)[0].scale
     return Checked(plan.says, plan.measure, tuple(compared), scale)
 
 

@@ -12,16 +12,13 @@ from firehose.experiments.reproduce import Reproduction, reproduce
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 
+SHORT = {"online": "online-only", "replay": "replay-only", "mixed": "mixed-replay"}  # learners
 NAMES = {"GD": "online-gd", "ConGraD": "congrad"}  # of optimizers
 METHODS = {  # the paper's: learner, and optimizer
     "GEM": ("gem", "online-gd"),
     "iCaRL": ("icarl", "online-gd"),
-    "GD online": ("online-only", "online-gd"),
-    "GD replay": ("replay-only", "online-gd"),
-    "GD mixed": ("mixed-replay", "online-gd"),
-    "ConGraD online": ("online-only", "congrad"),
-    "ConGraD replay": ("replay-only", "congrad"),
-    "ConGraD mixed": ("mixed-replay", "congrad"),
+    **{f"GD {name}": (learner, "online-gd") for name, learner in SHORT.items()},
+    **{f"ConGraD {name}": (learner, "congrad") for name, learner in SHORT.items()},
 }
 CHOSEN = ("play.learner", "play.optimizer", BENCHMARK)  # by --method, and by name
 

@@ -1,6 +1,6 @@
-"""The figures of games: online fit, retention, steps kept, cold start, quality by compute."""
+"""Runs on one corpus, and their figures: through time, back in time, and by what they cost."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,55 +9,91 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from firehose.experiments.looks import Kind, looks, pair_looks, panels, says_dashed
+from firehose.data.corpus import Corpus, Floor
+from firehose.experiments.ledger import seconds
+from firehose.experiments.looks import Kind, Run, captioned, count_axis, curves, pair_looks, panels
 from firehose.experiments.naming import name_of
-from firehose.report.figures import (
-    INK,
-    LINE,
-    MUTED,
-    RAMP,
-    above,
-    blank,
-    note,
-    styled,
-)
-from firehose.report.words import compact
-
-if TYPE_CHECKING:
-    from firehose.experiments.compare import Comparison
+from firehose.game.outcome import Outcome
+from firehose.report.figures import INK, LINE, MUTED, RAMP, above, blank, note
+from firehose.report.tables import Table
 
 NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
 
 
-@styled
-def online_fit(found: "Comparison") -> Figure:
-    """What the next batch cost, as the stream went on: on average so far, and at the time."""
-    figure, both = _run_panels(found, ["on average so far", "at the time"])
-    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
-        curve = run.outcome.curve
-        window = np.exp(_smooth(np.log(curve.windowed)))
-        for axes, values in zip(both, (curve.running, window), strict=True):
-            axes.plot(curve.posts, values, color=colour, linestyle=line)
+class Comparison(NamedTuple):
+    """Runs on one corpus."""
+
+    corpus: str
+    users: int
+    posts: int
+    floors: dict[str, Floor]  # the best possible, where the true model is known
+    runs: list[Run[Outcome]]
+    oracle: float | None = None  # test perplexity of a model that was trained offline
+
+    @classmethod
+    def of(cls, corpus: Corpus, runs: list[Run[Outcome]], oracle: float | None = None) -> Self:
+        """With what the corpus says of itself."""
+        about = corpus.manifest
+        posts, floors = about.posts["train"], about.floor or {}
+        return cls(corpus.name, about.users, posts, floors, runs, oracle)
+
+    def table(self) -> Table:
+        """What each run came to, and the best possible."""
+        rows = []
+        for run in self.runs:
+            came = run.outcome
+            numbers = (came.online, came.test, came.test_balanced, came.test_per_token)
+            online, test, balanced, per_token = (f"{number.value:.1f}" for number in numbers)
+            interval = f"{came.test.low:.1f} – {came.test.high:.1f}"
+            spent = f"{came.compute['gradient steps']:,.0f}", f"{seconds(came.compute):,.0f}"
+            rows.append([run.name, online, test, interval, balanced, per_token, *spent])
+        if self.floors:
+            train, held = self.floors["train"], self.floors["test"]
+            known = f"{train.personalized:.1f}", f"{held.personalized:.1f}"
+            unknown = f"{train.agnostic:.1f}", f"{held.agnostic:.1f}"
+            rows.append(["best possible, knowing the user", *known, "", "", "", "", ""])
+            rows.append(["best possible, not knowing the user", *unknown, "", "", "", "", ""])
+        heads = ["", "online", "test", "95 % of samples", "users alike", "per token"]
+        return Table([*heads, "steps", "seconds"], rows)
+
+
+@captioned(
+    "Online fit: what the next batch cost before it was learned from. Above, on average from the "
+    "first round on; below, over a few hundredths of the stream.",
+    "Dashed",
+)
+def online_fit(found: Comparison) -> Figure:
+    """Perplexity of the next batch against the posts seen: on average so far, and at the time."""
+
+    def values(came: Outcome) -> tuple[Any, ...]:
+        curve = came.curve
+        return curve.posts, curve.running, np.exp(_smooth(np.log(curve.windowed)))
+
+    figure, both = curves(found.runs, values, ["on average so far", "at the time"])
     for axes in both:
-        for name, value, side in _floors(found):
-            axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-            where = ((1, value), ("axes fraction", "data"))
-            note(axes, name, where, (0, 2.5 * side), ha="right", va="bottom" if side > 0 else "top")
+        if found.floors:
+            floor = found.floors["train"]
+            _line(axes, "best possible, not knowing the user", floor.agnostic)
+            _line(axes, "best possible, knowing the user", floor.personalized, below=True)
             axes.margins(y=0.1)  # room for the words below the last line
         _perplexity(axes)
-    both[-1].set_xlabel("posts seen")
-    both[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    count_axis(both[-1], "posts seen")
     return figure
 
 
-@styled
-def retention(found: "Comparison") -> Figure:
-    """What the final model pays for the past: for posts of each age, and for all up to an age."""
-    figure, both = _run_panels(found, ["on posts of that time", "on all posts since then"])
-    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
-        past = run.outcome.retention
-        for axes, values in zip(both, (past.bucket, past.back_to), strict=True):
-            axes.plot(past.days / 365.25, values, color=colour, linestyle=line)
+@captioned(
+    "Retention: what the final model pays for posts it has seen, against how long ago they came. "
+    "Above, for a sample of each stretch of time; below, for all since then, by the same samples.",
+    "Dashed",
+)
+def retention(found: Comparison) -> Figure:
+    """Perplexity of the final model on past posts, by their age: at that age, and up to it."""
+
+    def values(came: Outcome) -> tuple[Any, ...]:
+        past = came.retention
+        return past.days / 365.25, past.bucket, past.back_to
+
+    figure, both = curves(found.runs, values, ["on posts of that time", "on all posts since then"])
     for axes in both:
         _perplexity(axes)
     both[-1].invert_xaxis()
@@ -65,14 +101,17 @@ def retention(found: "Comparison") -> Figure:
     return figure
 
 
-@styled
-def cold_start(found: "Comparison") -> Figure:
-    """How fast a new user becomes known."""
-    figure, axes = _run_axes(found)
-    for run, (colour, line) in zip(found.runs, looks(found.pairs), strict=True):
-        parts = {int(n): part for n, part in run.outcome.cold_start.items() if n.isdigit()}
-        values = [part.value for part in parts.values()]
-        axes.plot(list(parts), values, color=colour, linestyle=line, marker="o", markersize=2.5)
+@captioned(
+    "Cold start: what the first posts of a user cost when they came, over all users.", "Dashed"
+)
+def cold_start(found: Comparison) -> Figure:
+    """Perplexity on the first, second, … post of each user."""
+
+    def values(came: Outcome) -> tuple[Any, ...]:
+        parts = {int(n): part.value for n, part in came.cold_start.items() if n.isdigit()}
+        return list(parts), list(parts.values())
+
+    figure, (axes,) = curves(found.runs, values, marker="o", markersize=2.5)
     _perplexity(axes)
     axes.set_xlabel("a user's first post, second post, …")
     last = max(int(axes.dataLim.x1), 1)
@@ -80,9 +119,15 @@ def cold_start(found: "Comparison") -> Figure:
     return figure
 
 
-@styled
-def steps_kept(found: "Comparison") -> Figure:
-    """How many of the steps of a round ConGraD keeps."""
+@captioned(
+    "Steps kept.",
+    told={
+        "online-gd": "Online GD keeps all it takes.",
+        "congrad": "ConGraD goes back to what was best on posts that were held back.",
+    },
+)
+def steps_kept(found: Comparison) -> Figure:
+    """Shares of the rounds by the number of steps that were kept."""
     figure = blank(0.7 + 0.3 * max(len(found.runs), 2))
     axes = figure.add_subplot()
     most = max(len(run.outcome.kept) for run in found.runs)
@@ -104,42 +149,39 @@ def steps_kept(found: "Comparison") -> Figure:
     return figure
 
 
-@styled
-def compute(found: "Comparison") -> Figure:
-    """Quality against what it cost: a method that wins by computing more is seen to do so."""
-    drawn = pair_looks(found.pairs)
+@captioned(
+    "Quality against compute.",
+    "Hollow",
+    {
+        "a-gem": "A-GEM's two gradients of a step are of half the posts each.",
+        "congrad": "Steps that ConGraD took back count, too; scoring its candidates does not.",
+    },
+)
+def compute(found: Comparison) -> Figure:
+    """Test perplexity of each run against the number of its gradient steps."""
+    drawn = pair_looks(run.pair for run in found.runs)
     names = [f"{name_of(a)} × {name_of(b)}" for a, b in drawn]
     figure, (axes,) = panels(names, [look.handle("o") for look in drawn.values()], [""])
     style: dict[str, Any] = {"linewidth": 0.8, "marker": "o", "markersize": 4.5}
     for pair, look in drawn.items():
-        runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
-        steps = [run.outcome.compute["gradient steps"] for run in runs]
-        values = [run.outcome.test.value for run in runs]
+        came = [run.outcome for run in found.runs if run.pair == pair]
+        steps, values = [c.compute["gradient steps"] for c in came], [c.test.value for c in came]
         on_top = 2 + (look.fill == "none")  # through what is hollow, the other is seen
         axes.plot(steps, values, color=look.colour, fillstyle=look.fill, zorder=on_top, **style)
     if found.oracle is not None:
-        axes.axhline(found.oracle, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-        where = ((1, found.oracle), ("axes fraction", "data"))
-        note(axes, "trained offline", where, (0, 2.5), ha="right")
+        _line(axes, "trained offline", found.oracle)
     _perplexity(axes)
     axes.set_ylabel("test perplexity (logarithmic)")
     axes.set_xlim(0, 1.05 * max(run.outcome.compute["gradient steps"] for run in found.runs))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    axes.set_xlabel("gradient steps taken")
+    count_axis(axes, "gradient steps taken")
     return figure
 
 
-def _run_axes(found: "Comparison") -> tuple[Figure, Axes]:
-    """Axes with a legend of all runs."""
-    figure, (axes,) = _run_panels(found, [""])
-    return figure, axes
-
-
-def _run_panels(found: "Comparison", titles: list[str]) -> tuple[Figure, list[Axes]]:
-    """Panels one above the other, with a legend of all runs above the first."""
-    names = [run.name for run in found.runs]
-    handles = [look.handle() for look in looks(found.pairs)]
-    return panels(names, handles, titles)
+def _line(axes: Axes, name: str, value: float, below: bool = False) -> None:
+    """A dotted line across the axes, and its name at the right, above or below it."""
+    axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+    where, offset = ((1, value), ("axes fraction", "data")), (0, -2.5 if below else 2.5)
+    note(axes, name, where, offset, ha="right", va="top" if below else "bottom")
 
 
 def _perplexity(axes: Axes) -> None:
@@ -159,92 +201,17 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _floors(found: "Comparison") -> list[tuple[str, float, int]]:
-    """What nobody can do better than, and whether to say so above the line (1) or below (−1)."""
-    if not found.floors:
-        return []
-    floor = found.floors["train"]
-    return [
-        ("best possible, not knowing the user", floor.agnostic, 1),
-        ("best possible, knowing the user", floor.personalized, -1),
-    ]
-
-
 def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
     """The mean of each value and its neighbours; fewer of them at the ends."""
     kernel = np.ones(min(width, len(values)))
     weight = np.convolve(np.ones(len(values)), kernel, mode="same")
-    smooth: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / weight
-    return smooth
+    return np.asarray(np.convolve(values, kernel, mode="same") / weight)
 
 
-def _online_fit_caption(found: "Comparison") -> str:
-    return (
-        "Online fit: what the next batch cost before it was learned from. Above, on average from "
-        "the first round on; below, over a few hundredths of the stream."
-        + says_dashed(looks(found.pairs))
-    )
-
-
-def _retention_caption(found: "Comparison") -> str:
-    return (
-        "Retention: what the final model pays for posts it has seen, against how long ago they "
-        "came; the newest are on the right. Above, for a sample of each stretch of time; below, "
-        "for all posts since then, by the same samples." + says_dashed(looks(found.pairs))
-    )
-
-
-def _cold_start_caption(found: "Comparison") -> str:
-    about = "Cold start: what the first posts of a user cost when they came, over all users."
-    return about + says_dashed(looks(found.pairs))
-
-
-def _steps_kept_caption(found: "Comparison") -> str:
-    drawn = {run.optimizer for run in found.runs}
-    parts = {
-        "online-gd": " Online GD keeps all it takes.",
-        "congrad": " ConGraD goes back to what was best on posts that were held back.",
-    }
-    return "Steps kept." + "".join(text for name, text in parts.items() if name in drawn)
-
-
-def _compute_caption(found: "Comparison") -> str:
-    drawn = {name for run in found.runs for name in (run.learner, run.optimizer)}
-    parts = {
-        "a-gem": " A-GEM's two gradients of a step are of half the posts each.",
-        "congrad": " Steps that ConGraD took back count, too; what it spends on scoring "
-        "candidates is not counted.",
-    }
-    told = "".join(text for name, text in parts.items() if name in drawn)
-    return (
-        "Quality against compute." + told + says_dashed(pair_looks(found.pairs).values(), "Hollow")
-    )
-
-
-FIGURES: dict[str, Kind["Comparison"]] = {
-    "online-fit": Kind(
-        online_fit,
-        "Perplexity of the next batch against the posts seen so far, a curve for each run: "
-        "the average so far, and the average over a window",
-        _online_fit_caption,
-    ),
-    "retention": Kind(
-        retention,
-        "Perplexity of the final model on posts of the past, against their age: by stretch of "
-        "time, and over all posts since then",
-        _retention_caption,
-    ),
-    "cold-start": Kind(
-        cold_start, "Perplexity on the first, second, … post of each user", _cold_start_caption
-    ),
-    "steps-kept": Kind(
-        steps_kept,
-        "Shares of the rounds by the number of steps that were kept",
-        _steps_kept_caption,
-    ),
-    "compute": Kind(
-        compute,
-        "Test perplexity of each run against the number of its gradient steps",
-        _compute_caption,
-    ),
+FIGURES: dict[str, Kind[Comparison]] = {
+    "online-fit": online_fit,
+    "retention": retention,
+    "cold-start": cold_start,
+    "steps-kept": steps_kept,
+    "compute": compute,
 }

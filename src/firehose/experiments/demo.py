@@ -9,7 +9,8 @@ from firehose.data.plan import make_plan
 from firehose.data.prepare import HERE, Execution, prepare
 from firehose.data.stats import describe
 from firehose.data.stats_figures import write as write_statistics
-from firehose.experiments.compare import Comparison, compare, write as write_comparison
+from firehose.experiments.compare import compare, write as write_comparison
+from firehose.experiments.curves import Comparison
 from firehose.experiments.naming import name_of
 from firehose.game.run import play
 from firehose.game.settings import make_settings
@@ -49,5 +50,5 @@ def demo(out: str | Path, execution: Execution = HERE) -> Demonstration:
     command = f"firehose demo --out {out}"
     with announce("drawing"):
         statistics, *_ = write_statistics(describe(corpus), folder / "stats", command)
-        page, *_ = write_comparison(comparison, folder / "game", command)
+        page = write_comparison(comparison, folder / "game", command)
     return Demonstration(corpus, comparison, statistics, page)

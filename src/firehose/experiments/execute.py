@@ -3,19 +3,18 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from firehose.errors import Stopped
-from firehose.experiments.jobs import Job, program
+from firehose.experiments.jobs import Job
 from firehose.game.run import read_progress
 from firehose.interrupts import Request, stop_requests
 from firehose.machine import cores, gpus
 from firehose.progress import measure, say
-from firehose.storage.checkpoints import Checkpoints
 from firehose.storage.files import write_whole
 
 LOOK = 0.5  # seconds between two looks at the processes
@@ -38,38 +37,30 @@ class Slot(NamedTuple):
 
 def slots(at_once: int) -> list[Slot]:
     """The cores and the GPUs, shared by so many jobs."""
-    threads, there = max(cores() // at_once, 1), gpus()
-    return [
-        Slot(threads, there[number % len(there)] if there else None) for number in range(at_once)
-    ]
+    there: Sequence[str | None] = gpus() or [None]
+    threads = max(cores() // at_once, 1)
+    return [Slot(threads, there[number % len(there)]) for number in range(at_once)]
 
 
-@dataclass
 class Working:
     """A job with the process that does it."""
 
-    job: Job
-    slot: Slot
-    process: subprocess.Popen[bytes] = field(init=False)
-    begun: float = field(default_factory=time.monotonic)
-    said: int = 0  # bytes of its log before it was started
-
-    def __post_init__(self) -> None:
-        with self.job.log.open("ab") as log:
-            self.said = log.tell()
+    def __init__(self, job: Job, slot: Slot) -> None:
+        self.job, self.slot, self.begun = job, slot, time.monotonic()
+        with job.log.open("ab") as log:
+            self.said = log.tell()  # bytes of its log before it was started
             self.process = subprocess.Popen(
-                program(self.job.left()),
+                [sys.executable, "-m", "firehose", *job.left()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.slot.environment(self.job),
+                env=slot.environment(job),
                 start_new_session=True,  # Ctrl-C reaches us, and we tell them
             )
 
     def is_beaten(self) -> bool:
         """Whether it failed because another process is at the same job, or has done it."""
-        held = Checkpoints(self.job.checkpoints).are_held()
-        return self.process.returncode != 0 and (held or self.job.is_done)
+        return self.process.returncode != 0 and (self.job.is_held or self.job.is_done)
 
     def last_words(self) -> str:
         """The error it ended with."""
@@ -90,61 +81,47 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
     if len(waiting) < len(jobs):
         say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already.")
     failed: dict[str, str] = {}
-    ended = 0
-    with measure(len(waiting), "runs") as show:
-        for job, working in _finish(waiting, at_once, failed):
-            ended += job is not None
-            if job and job.key in failed:
-                say(f"{job.name} failed: {failed[job.key]}")
-            show(*_standing(ended, working))
-    return failed
-
-
-def _standing(ended: int, working: Sequence[Working]) -> tuple[float, str]:
-    """The jobs that are done, parts of them included, and which are going on."""
-    shares = [
-        (each.job.name.rpartition("-")[0], read_progress(each.job.folder)) for each in working
-    ]
-    notes = ", ".join(f"{name} {share:.0%}" for name, share in shares)
-    return ended + sum(share for _, share in shares), notes
-
-
-def _finish(
-    waiting: list[Job], at_once: int, failed: dict[str, str]
-) -> Iterator[tuple[Job | None, list[Working]]]:
-    """The jobs as they come to an end, or None meanwhile; and those that are going on."""
-    idle = slots(at_once)
     working: list[Working] = []
-    with _told_to_stop(working) as request:
+    idle, total = slots(at_once), len(waiting)
+    with measure(total, "runs") as show, _told_to_stop(working) as request:
         while waiting or working:
-            for job in [j for j in waiting if j.start and j.start.key in failed]:
-                failed[job.key] = f"{job.start.name if job.start else ''} failed"
-                waiting.remove(job)
-                yield job, working
+            for job in list(waiting):
+                if job.start and job.start.key in failed:
+                    waiting.remove(job)
+                    _fail(job, f"{job.start.name} failed", failed)
             ready = [job for job in waiting if not job.start or job.start.is_done]
-            free = [job for job in ready if not Checkpoints(job.checkpoints).are_held()]
-            for job in free[: at_once - len(working)]:
+            for job in [job for job in ready if not job.is_held][: len(idle)]:
                 waiting.remove(job)
-                if job.is_done:  # by another process, meanwhile
-                    yield job, working
-                    continue
-                write_whole(job.recipe, job.settings.to_toml().encode())
-                working.append(Working(job, idle.pop()))
+                if not job.is_done:  # by another process, meanwhile
+                    write_whole(job.recipe, job.settings.to_toml().encode())
+                    working.append(Working(job, idle.pop()))
             time.sleep(LOOK)
             if request.made:
                 raise Stopped("Stopped; the same command goes on from there.")
-            yield None, working
-            for each in [w for w in working if w.process.poll() is not None]:
+            for each in [each for each in working if each.process.poll() is not None]:
                 working.remove(each)
                 idle.append(each.slot)
                 if each.is_beaten():
                     waiting.append(each.job)
-                    continue
-                if each.process.returncode != 0 or not each.job.is_done:
-                    failed[each.job.key] = each.last_words()
+                elif each.process.returncode != 0 or not each.job.is_done:
+                    _fail(each.job, each.last_words(), failed)
                 else:
                     say(f"{each.job.name}: {time.monotonic() - each.begun:,.0f} s")
-                yield each.job, working
+            show(*_standing(total - len(waiting) - len(working), working))
+    return failed
+
+
+def _fail(job: Job, why: str, failed: dict[str, str]) -> None:
+    failed[job.key] = why
+    say(f"{job.name} failed: {why}")
+
+
+def _standing(ended: int, working: Sequence[Working]) -> tuple[float, str]:
+    """The jobs that are done, parts of them included, and which are going on."""
+    shares = [read_progress(each.job.folder) for each in working]
+    names = [each.job.name.rpartition("-")[0] for each in working]
+    notes = [f"{name} {share:.0%}" for name, share in zip(names, shares, strict=True)]
+    return ended + sum(shares), ", ".join(notes)
 
 
 @contextmanager

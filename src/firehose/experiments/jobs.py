@@ -1,10 +1,9 @@
 """The runs of experiments as jobs: each known by what it is, so that none is done twice."""
 
 import hashlib
+import itertools
 import json
-import shlex
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version
 from firehose.models.device import Compute
 from firehose.plugins import checksum, own_kinds
+from firehose.storage.checkpoints import Checkpoints
 
 USERS = "{users}"  # as a value in a recipe: the number of the corpus' users
 # Settings that a pretrained model hands on to all that begin with it.
@@ -42,23 +42,15 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """All that its result depends on, but the code."""
         tables = self.settings.public()
-        identity: dict[str, Any] = {
-            "kind": self.kind,
-            "corpus": self.corpus.seal(),
-            "start": self.start.identity if self.start else None,
-            self.kind: tables[self.kind],
-        }
-        if isinstance(self.corpus, PictureCorpus):
-            identity["perceptron"] = tables["perceptron"]
-        else:
-            identity["model"] = dict(tables["model"])
-            if self.kind == "pretrain":
-                del identity["model"]["architecture"]
-        if self.settings.compute != Compute():
-            identity["compute"] = tables["compute"]
+        if self.kind == "pretrain":
+            del tables["model"]["architecture"]  # others begin with it, whatever theirs is
+        names = [self.kind, "perceptron" if self.settings.pictures else "model"]
+        names += ["compute"] if self.settings.compute != Compute() else []
+        identity: dict[str, Any] = {name: tables[name] for name in names}
         if self.kind == "play":
             identity["plugins"] = {own: checksum(own) for own in own_kinds(tables["play"])}
-        return identity
+        start = self.start.identity if self.start else None
+        return {"kind": self.kind, "corpus": self.corpus.seal(), "start": start} | identity
 
     @cached_property
     def key(self) -> str:
@@ -69,22 +61,20 @@ class Job:
     @property
     def seed(self) -> int:
         """The seed of everything random in it."""
-        seed: int = getattr(self.settings, self.kind).seed
-        return seed
+        return int(getattr(self.settings, self.kind).seed)
 
     @cached_property
     def label(self) -> str:
         """What is run, for people and folders, without the key."""
-        play, architecture = self.settings.play, self.settings.model.architecture
-        learner = play.learner.kind.rpartition(":")[2]
+        play = self.settings.play
+        learner, optimizer = (p.kind.rpartition(":")[2] for p in (play.learner, play.optimizer))
         parts = {
             "pretrain": ["pretrain"],
-            "offline": ["offline", architecture],
-            "play": [learner, play.optimizer.kind.rpartition(":")[2], f"{play.steps}-steps"],
+            "offline": ["offline", self.settings.model.architecture],
+            "play": [learner, optimizer, f"{play.steps}-steps"],
         }[self.kind]
-        if isinstance(self.corpus, PictureCorpus):
-            parts = [self.corpus.name, *parts]
-        return "-".join([*parts, f"seed-{self.seed}"])
+        corpus = [self.corpus.name] if self.settings.pictures else []
+        return "-".join([*corpus, *parts, f"seed-{self.seed}"])
 
     @property
     def name(self) -> str:
@@ -97,11 +87,11 @@ class Job:
 
         The kind of a plug-in has two names: ``play.learner`` is short for ``play.learner.kind``.
         """
-        pictures = isinstance(self.corpus, PictureCorpus)
-        names = ["pictures", "perceptron"] if pictures else ["model", "compute"]
-        names += [self.kind, *(["pretrain"] if self.start else [])]
-        tables = {name: self.settings.public()[name] for name in names}
-        flat = {name: str(value) for name, value in flattened(tables).items()}
+        names = ["pictures", "perceptron"] if self.settings.pictures else ["model", "compute"]
+        names += [self.kind, "pretrain"] if self.start else [self.kind]
+        tables = self.settings.public()
+        chosen = flattened({name: tables[name] for name in names})
+        flat = {name: str(value) for name, value in chosen.items()}
         del flat[f"{self.kind}.seed"]
         kinds = {name[:-5]: value for name, value in flat.items() if name.endswith(".kind")}
         return {"kind": self.kind} | flat | kinds
@@ -117,9 +107,9 @@ class Job:
         return (self.folder / "result.json").is_file()
 
     @property
-    def checkpoints(self) -> Path:
-        """Where its state is while it is being done."""
-        return self.folder / "checkpoints"
+    def is_held(self) -> bool:
+        """Whether a process is doing it."""
+        return Checkpoints(self.folder / "checkpoints").are_held()
 
     @property
     def recipe(self) -> Path:
@@ -150,13 +140,12 @@ class Job:
         """
         if self.is_done:
             return None
-        recipes = [
-            recipe
-            for recipe in self.store.glob(f"{self.label}-*.toml")
-            if recipe.read_text(encoding="utf-8") == self.settings.to_toml()
-        ]
-        results = [recipe.with_suffix("") / "result.json" for recipe in recipes]
-        fitting = [each for each in results if each.is_file() and self._is_in(each.parent)]
+        text, fitting = self.settings.to_toml(), []
+        for recipe in self.store.glob(f"{self.label}-*.toml"):
+            result = recipe.with_suffix("") / "result.json"
+            same = result.is_file() and recipe.read_text(encoding="utf-8") == text
+            if same and self._is_in(result.parent):
+                fitting.append(result)
         newest = max(fitting, key=lambda each: each.stat().st_mtime, default=None)
         return newest.parent.name if newest else None
 
@@ -172,71 +161,44 @@ class Job:
         except FirehoseError:  # its version had another kind of folder
             return False
         plugins = {kind: place.seal for kind, place in card.plugins.items()}
-        return card.corpus.seal == self.corpus.seal() and plugins == self.identity.get(
-            "plugins", {}
-        )
-
-
-def program(command: list[str]) -> list[str]:
-    """A command of Firehose as a process to start."""
-    return [sys.executable, "-m", "firehose", *command]
-
-
-def spelled(command: list[str]) -> str:
-    """A command as one would type it."""
-    return shlex.join(["firehose", *command])
+        mine = self.corpus.seal(), self.identity.get("plugins", {})
+        return (card.corpus.seal, plugins) == mine
 
 
 def make_jobs(
     experiment: Experiment, corpus: str | Path | Corpus, scale: str | Path, seeds: int, store: Path
 ) -> list[Job]:
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
-    values, origin = read_recipe(scale), f"{experiment.title!r} at scale {scale}"
+    base, origin = read_recipe(scale), f"{experiment.title!r} at scale {scale}"
+    path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
     posts = cache(lambda: open_corpus(corpus))  # not there, where all is played with pictures
 
     def settings_of(combination: Mapping[str, Any]) -> Settings:
-        return _settings(values, combination, posts, origin)
+        """The settings of the scale, but for some that are given by their dotted names."""
+        values = dict(base)
+        for name, value in combination.items():
+            known = posts().manifest.users if value == USERS else value
+            values = merge(values, nested(name, known))
+        return Settings.of(values, origin)
 
     jobs = []
     for runs in experiment.runs:
-        for combination in runs.combinations():
-            shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
-            for seed in range(seeds):
-                settings = settings_of(combination | {f"{runs.kind}.seed": seed})
-                if settings.pictures and runs.kind != "play":
+        for combination, seed in itertools.product(runs.combinations(), range(seeds)):
+            settings = settings_of(combination | {f"{runs.kind}.seed": seed})
+            if plan := settings.pictures:
+                if runs.kind != "play":
                     raise FirehoseError(
                         f"{origin}: with pictures there are only runs of kind play."
                     )
-                own = _pictures(settings, corpus) or posts()
-                start = None
-                if isinstance(own, Corpus) and own.manifest.posts.get("pretrain"):
-                    start = Job("pretrain", settings_of(shared), own, store)
-                jobs.append(Job(runs.kind, settings, own, store, start))
+                pictures = PictureCorpus(path, plan, settings.play.seed)
+                jobs.append(Job("play", settings, pictures, store))
+                continue
+            start = None
+            if posts().manifest.posts.get("pretrain"):
+                shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
+                start = Job("pretrain", settings_of(shared), posts(), store)
+            jobs.append(Job(runs.kind, settings, posts(), store, start))
     return jobs
-
-
-def _pictures(settings: Settings, corpus: str | Path | Corpus) -> PictureCorpus | None:
-    """The tasks that a job is played on, made of the pictures in a folder; None: it has posts."""
-    path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
-    plan = settings.pictures
-    return PictureCorpus(path, plan, settings.play.seed) if plan else None
-
-
-def _settings(
-    base: Mapping[str, Any],
-    combination: Mapping[str, Any],
-    posts: Callable[[], Corpus],
-    origin: str,
-) -> Settings:
-    """The settings of a scale, but for some that are given by their dotted names.
-
-    The value ``"{users}"`` stands for the number of users of the corpus.
-    """
-    values = dict(base)
-    for name, value in combination.items():
-        known = posts().manifest.users if value == USERS else value
-        values = merge(values, nested(name, known))
-    return Settings.of(values, origin)
 
 
 def with_starts(jobs: list[Job]) -> list[Job]:

@@ -1,10 +1,11 @@
 """What runs came to: values over seeds, and differences with their intervals."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
 from firehose.game.scoring import Costs, Per, has_costs, read_costs
 from firehose.game.totals import PERPLEXITY, Measured, Scale, Totals, samples
 from firehose.report.words import number
+
+Item = TypeVar("Item")
 
 SMALL = 10  # perplexities under it are shown with more digits
 
@@ -43,7 +46,7 @@ class Group:
 
     def value(self, measure: Shown) -> Value | None:
         """The losses averaged, then made a perplexity; None: these runs do not have it."""
-        found = [each for job in self.jobs if (each := totals(job, measure))]
+        found = self.totals(measure)
         if not found:
             return None
         values, scale = [each.value() for each in found], found[0].scale
@@ -51,9 +54,9 @@ class Group:
         mean = scale.value(np.mean([each.ratio() for each in found]))
         return Value(float(mean), deviation, scale)
 
-    def scale(self, measure: Shown) -> Scale:
-        """On which scale the runs are measured; perplexity, if they do not have the measure."""
-        return next((t.scale for job in self.jobs if (t := totals(job, measure))), PERPLEXITY)
+    def totals(self, measure: Shown) -> list[Totals]:
+        """Of each run that has the measure."""
+        return [each for job in self.jobs if (each := totals(job, measure))]
 
     def posts(self) -> Outcome | None:
         """What came of games with posts, averaged over seeds; None: these are other runs."""
@@ -67,11 +70,16 @@ class Group:
 
 def groups(jobs: list[Job]) -> list[Group]:
     """The jobs that are done, seeds together."""
-    found: dict[str, list[Job]] = {}
-    for job in jobs:
-        if job.is_done:
-            found.setdefault(json.dumps(job.facts), []).append(job)
+    found = together((job for job in jobs if job.is_done), lambda job: json.dumps(job.facts))
     return [Group(members[0].facts, tuple(members)) for members in found.values()]
+
+
+def together(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, list[Item]]:
+    """The items with the same key, in their order."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 @cache
@@ -144,3 +152,8 @@ def compute(job: Job) -> dict[str, float]:
     """Gradient steps, tokens trained on, and seconds of a run that is done."""
     found: dict[str, float] = read_result(job.folder)["compute"]
     return found
+
+
+def seconds(spent: Mapping[str, float]) -> float:
+    """Of all phases together."""
+    return sum(value for name, value in spent.items() if name.startswith("seconds"))

@@ -1,44 +1,43 @@
 """How runs are drawn: the colour is the learner's, Online GD is dashed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
-from firehose.report.figures import (
-    AMBER,
-    BLUE,
-    DASHED,
-    GREEN,
-    INK,
-    MUTED,
-    PURPLE,
-    SKY,
-    VERMILION,
-    above,
-    blank,
-    note,
-    render,
-)
+from firehose.report import figures
 from firehose.report.page import Figure as Picture
-
-Runs = TypeVar("Runs")
+from firehose.report.words import compact
 
 KNOWN = {  # always in the same colour, as long as no other learner of the figure has it
-    "mixed-replay": BLUE,
-    "online-only": VERMILION,
-    "replay-only": GREEN,
-    "a-gem": PURPLE,
-    "icarl": AMBER,
-    "gem": PURPLE,
-}
-OTHERS = (AMBER, INK, SKY, MUTED)
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, *OTHERS)
+    "mixed-replay": figures.BLUE, "online-only": figures.VERMILION, "replay-only": figures.GREEN,
+    "a-gem": figures.PURPLE, "icarl": figures.AMBER, "gem": figures.PURPLE,
+}  # fmt: skip
+OTHERS = (figures.AMBER, figures.INK, figures.SKY, figures.MUTED)
+COLOURS = (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE, *OTHERS)
 
+Came = TypeVar("Came")
+Found = TypeVar("Found")
 Pair = tuple[str, str]  # learner, optimizer
+
+
+class Run(NamedTuple, Generic[Came]):
+    """A game that is over, to be drawn."""
+
+    name: str
+    learner: str
+    optimizer: str
+    outcome: Came
+
+    @property
+    def pair(self) -> Pair:
+        """Learner and optimizer."""
+        return self.learner, self.optimizer
 
 
 class Look(NamedTuple):
@@ -62,8 +61,7 @@ def looks(pairs: Sequence[Pair]) -> list[Look]:
     """How each run is drawn: as its learner and optimizer, if these tell all runs apart."""
     if len(set(pairs)) < len(pairs):
         return [Look(COLOURS[n % len(COLOURS)], "-") for n in range(len(pairs))]
-    look = pair_looks(pairs)
-    return [look[pair] for pair in pairs]
+    return list(pair_looks(pairs).values())
 
 
 def pair_looks(pairs: Iterable[Pair]) -> dict[Pair, Look]:
@@ -71,7 +69,9 @@ def pair_looks(pairs: Iterable[Pair]) -> dict[Pair, Look]:
     found = dict.fromkeys(pairs)
     colour = _colours({learner for learner, _ in found})
     return {
-        (learner, optimizer): Look(colour[learner], DASHED if optimizer == "online-gd" else "-")
+        (learner, optimizer): Look(
+            colour[learner], figures.DASHED if optimizer == "online-gd" else "-"
+        )
         for learner, optimizer in found
     }
 
@@ -81,35 +81,84 @@ def _colours(learners: set[str]) -> dict[str, str]:
     for name in [*(n for n in KNOWN if n in learners), *sorted(learners - set(KNOWN))]:
         taken = set(found.values())
         wanted = [KNOWN.get(name, OTHERS[0]), *OTHERS, *COLOURS]
-        found[name] = next((colour for colour in wanted if colour not in taken), INK)
+        found[name] = next((colour for colour in wanted if colour not in taken), figures.INK)
     return found
 
 
 def panels(names: list[str], handles: list[Line2D], titles: list[str]) -> tuple[Figure, list[Axes]]:
     """Panels one above the other, each with its title, and a legend above the first."""
     has_titles = any(titles)
-    figure = blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
+    figure = figures.blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
     made = list(figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0])
-    above(made[0], names, handles, INK, columns=2, length=1.8, lift=14 * has_titles)
+    figures.above(made[0], names, handles, figures.INK, columns=2, length=1.8, lift=14 * has_titles)
     for axes, title in zip(made, titles, strict=True):
         axes.grid(axis="y")
-        note(axes, title, ((0, 1), "axes fraction"), (0, 4), ha="left", color=INK, fontsize=8.5)
+        figures.note(
+            axes,
+            title,
+            ((0, 1), "axes fraction"),
+            (0, 4),
+            ha="left",
+            color=figures.INK,
+            fontsize=8.5,
+        )
     return figure, made
 
 
-def says_dashed(drawn: Iterable[Look], what: str = "Dashed") -> str:
-    """A sentence for a caption, where dashed lines (or hollow points) are drawn beside others."""
-    return f" {what}: Online GD." * (len({str(look.line) for look in drawn}) > 1)
+def curves(
+    runs: Sequence[Run[Came]],
+    values: Callable[[Came], Sequence[Any]],
+    titles: Sequence[str] = ("",),
+    **style: Any,
+) -> tuple[Figure, list[Axes]]:
+    """A curve for each run in each panel; ``values`` are its x, and its y in each panel."""
+    drawn = looks([run.pair for run in runs])
+    handles = [look.handle() for look in drawn]
+    figure, made = panels([run.name for run in runs], handles, list(titles))
+    for run, look in zip(runs, drawn, strict=True):
+        x, *each = values(run.outcome)
+        for axes, y in zip(made, each, strict=True):
+            axes.plot(x, y, color=look.colour, linestyle=look.line, **style)
+    return figure, made
+
+
+def count_axis(axes: Axes, label: str) -> None:
+    """The x axis counts: 1K, 2K, …"""
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Runs]):
+class Kind(Generic[Found]):
     """A kind of figure, and what to say about it."""
 
-    draw: Callable[[Runs], Figure]
+    draw: Callable[[Found], Figure]
     description: str  # for those who cannot see it
-    caption: Callable[[Runs], str]  # speaks only of what is drawn
+    about: str  # the caption
+    told: Mapping[str, str]  # more, where a learner or an optimizer of this name is drawn
+    online_gd: str  # how it is drawn beside others: Dashed, Hollow, or nothing to tell
 
-    def block(self, figure: Figure, found: Runs) -> Picture:
-        """A drawn figure for a page."""
-        return Picture(render(figure, "svg").decode(), self.caption(found), self.description)
+    def caption(self, pairs: Sequence[Pair]) -> str:
+        """Speaks only of what is drawn."""
+        names = {name for pair in pairs for name in pair}
+        told = [text for name, text in self.told.items() if name in names]
+        drawn = pair_looks(pairs).values() if self.online_gd == "Hollow" else looks(pairs)
+        if self.online_gd and len({str(look.line) for look in drawn}) > 1:
+            told.append(f"{self.online_gd}: Online GD.")
+        return " ".join([self.about, *told])
+
+    def show(self, found: Found, runs: Sequence[Run[Any]], stem: Path, title: str = "") -> Picture:
+        """Draw runs, write the figure as ``stem``.png and ``stem``.svg, and return it for a page.
+
+        ``title`` begins the caption.
+        """
+        svg, _ = figures.save(self.draw(found), stem)
+        caption = f"{title}. " * bool(title) + self.caption([run.pair for run in runs])
+        return Picture(svg.read_text(encoding="utf-8"), caption, self.description)
+
+
+def captioned(
+    about: str, online_gd: str = "", told: Mapping[str, str] | None = None
+) -> Callable[[Callable[[Found], Figure]], Kind[Found]]:
+    """Make a function that draws a kind of figure; its docstring describes what one sees in it."""
+    return lambda draw: Kind(figures.styled(draw), draw.__doc__ or "", about, told or {}, online_gd)

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from firehose.config import RECIPES, Section, Texts, nearest, read_toml
+from firehose.config import RECIPES, Section, Texts, read_toml, refuse_unknown
 from firehose.errors import FirehoseError
 
 HOME = RECIPES / "experiments"
@@ -160,17 +160,12 @@ def read_experiments(name: str | Path) -> dict[str, Experiment]:
     path = Path(name) if Path(name).suffix == ".toml" else HOME / f"{name}.toml"
     if path.parent == HOME and not path.is_file():
         names = [file.stem for file in sorted(HOME.glob("*.toml"))]
-        raise FirehoseError(
-            f"There is no experiment {str(name)!r}: {nearest(str(name), names)} "
-            "A file's name ends in .toml."
-        )
+        refuse_unknown("experiment", str(name), names, "A file's name ends in .toml.")
     experiment = _read(path)
     if not experiment.experiments and not experiment.runs:
         raise FirehoseError(f"{path} has no runs; give it a [[runs]] table.")
     if experiment.experiments and experiment.runs:
-        raise FirehoseError(
-            f"{path} has both experiments and runs; put the runs into another file."
-        )
+        raise FirehoseError(f"{path} has both experiments and runs; put the runs elsewhere.")
     found: dict[str, Experiment] = {}
     for part in experiment.experiments:
         found |= read_experiments(part)

@@ -1,26 +1,24 @@
 """The result of experiments: one page, and every table, figure and run as a file."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from matplotlib.figure import Figure as Drawing
-
 from firehose.data.corpus import Corpus
 from firehose.experiments.claims import Checked, check
-from firehose.experiments.compare import Comparison, Played
-from firehose.experiments.curves import FIGURES
-from firehose.experiments.jobs import Job, spelled, with_starts
-from firehose.experiments.ledger import Group, compute, groups
+from firehose.experiments.curves import FIGURES, Comparison
+from firehose.experiments.jobs import Job, with_starts
+from firehose.experiments.ledger import Group, compute, groups, seconds
+from firehose.experiments.looks import Run
 from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
 from firehose.experiments.tables import make_details, make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
 from firehose.game.folder import read_result, read_run
 from firehose.machine import machine
-from firehose.report.figures import save
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.tables import Table, save as save_table
 from firehose.report.words import duration, many, signed
@@ -53,37 +51,31 @@ class Part:
 
     def comparison(self) -> Comparison:
         """The games with posts, seeds averaged, to be drawn."""
-        found = groups(self.jobs)
-        names = self.experiment.varies("play")
-        runs = [Played(*_told(group, names), came) for group in found if (came := group.posts())]
-        oracles = [g.value("test") for g in found if g.facts["kind"] == "offline"]
+        found, names = groups(self.jobs), self.experiment.varies("play")
+        runs = [Run(*_told(group, names), came) for group in found if (came := group.posts())]
+        oracles = [group.value("test") for group in found if group.facts["kind"] == "offline"]
         corpus = self.jobs[0].corpus
         assert isinstance(corpus, Corpus)
-        manifest = corpus.manifest
-        posts = manifest.posts["train"]
-        floors = manifest.floor or {}
-        oracle = oracles[0].mean if oracles and oracles[0] else None
-        return Comparison(corpus.name, manifest.users, posts, floors, runs, oracle)
+        return Comparison.of(corpus, runs, next((each.mean for each in oracles if each), None))
 
     def task_runs(self) -> list[TaskRun]:
         """The games with tasks, to be drawn; each benchmark has a figure or a mark of its own."""
         found = groups(self.jobs)
         names = [name for name in self.experiment.varies("play") if name != BENCHMARK]
-        return [TaskRun(*_told(group, names), seeds) for group in found if (seeds := group.tasks())]
+        return [Run(*_told(group, names), seeds) for group in found if (seeds := group.tasks())]
 
-    def figures(self) -> Iterator[tuple[str, Drawing, Figure]]:
-        """The figures of what is done so far: a file's name, the drawing, and it on a page."""
+    def figures(self, folder: Path) -> Iterator[Figure]:
+        """The figures of what is done so far, each also written to the folder."""
         for draw in (plan.draw for plan in self.experiment.figures):
+            stem = folder / f"{self.name}-{draw}"
             if draw in TASK_FIGURES:
-                kind, runs = TASK_FIGURES[draw], self.task_runs()
+                runs = self.task_runs()
                 split = {"": runs} if draw in TOGETHER and runs else by_benchmark(runs)
                 for title, some in split.items():
-                    drawing = kind.draw(some)
-                    name = "-".join([self.name, draw, *title.lower().split()])
-                    yield name, drawing, kind.block(drawing, some)
+                    own = stem.with_name("-".join([stem.name, *title.lower().split()]))
+                    yield TASK_FIGURES[draw].show(some, some, own, title)
             elif (found := self.comparison()).runs:
-                drawing = FIGURES[draw].draw(found)
-                yield f"{self.name}-{draw}", drawing, FIGURES[draw].block(drawing, found)
+                yield FIGURES[draw].show(found, found.runs, stem)
 
 
 def _told(group: Group, names: Sequence[str]) -> tuple[str, str, str]:
@@ -100,10 +92,7 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
         title = part.experiment.title if len(parts) > 1 else "What came of it"
         tables, details = part.tables(), part.details()
         blocks += [Heading(title), Paragraph(part.experiment.about), *tables]
-        for name, drawing, figure in part.figures():
-            blocks.append(figure)
-            save(drawing, out / "figures" / name)
-        blocks += [*map(_comparisons, claims), *details]
+        blocks += [*part.figures(out / "figures"), *map(_comparisons, claims), *details]
         for number, shown in enumerate([*tables, *details], 1):
             save_table(shown, out / "tables" / f"{part.name}-{number}")
     done = list({job.key: job for part in parts for job in part.jobs if job.is_done}.values())
@@ -117,67 +106,68 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
     return out / "index.html"
 
 
-def _one_line(parts: Sequence[Part], jobs: Sequence[Job]) -> str:
-    seeds = len({job.seed for job in jobs})
-    runs = f"{many(len(jobs), 'run')} with {many(seeds, 'seed')} on"
+def _one_line(parts: Sequence[Part], done: Sequence[Job]) -> str:
+    """How much was run, on what."""
     corpus = parts[0].jobs[0].corpus
-    if not isinstance(corpus, Corpus):
-        benchmarks = {job.corpus.name for part in parts for job in part.jobs}
-        return f"{runs} {many(len(benchmarks), 'benchmark')}."
-    posts, users = corpus.manifest.posts["train"], corpus.manifest.users
-    return f"{runs} {corpus.name}: {many(posts, 'post')} by {many(users, 'user')}."
+    if isinstance(corpus, Corpus):
+        posts, users = corpus.manifest.posts["train"], corpus.manifest.users
+        played = f"{corpus.name}: {many(posts, 'post')} by {many(users, 'user')}"
+    else:
+        played = many(len({job.corpus.name for part in parts for job in part.jobs}), "benchmark")
+    seeds = many(len({job.seed for job in done}), "seed")
+    return f"{many(len(done), 'run')} with {seeds} on {played}."
 
 
 def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     """What was run, where, and what did not work."""
     jobs = {job.key: job for part in parts for job in part.jobs}
     done = [job for job in jobs.values() if job.is_done]
-    spent = duration(sum(map(_seconds, done)))
-    known = [found for job in done if (found := made(job)["machine"])]
-    here = known[0] if known else machine()
+    spent = duration(sum(seconds(compute(job)) for job in done))
+    here = next((found for job in done if (found := made(job)["machine"])), machine())
     computed = (
         f"{len(done)} of {many(len(jobs), 'run')}, {spent} of training in all, on "
         f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch {here['torch']}. "
     )
-    corpus, settings = parts[0].jobs[0].corpus, parts[0].jobs[0].settings
-    hidden = " and ".join(map(str, settings.perceptron.hidden))
-    explained = (
-        f"The model is a perceptron with hidden layers of {hidden}. Accuracy is in percent, and "
-        "every task counts alike. ± is the deviation over seeds. Published numbers are the "
-        "paper's, mean ± deviation of 3 runs."
-    )
-    if isinstance(corpus, Corpus):
-        some = settings.model.shape
-        explained = (
-            f"The model has {many(some.layers, 'layer')} of {some.d_model}, the vocabulary "
-            f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
-            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: "
-            "their order can be compared with ours, their size cannot."
-        )
-    blocks: list[Block] = [Heading("What was run"), Paragraph(computed + explained)]
-    if older := [job for job in with_starts(done) if job.older]:
-        rows = [[job.name, made(job)["code"]] for job in older]
+    explained = Paragraph(computed + _measures(parts[0].jobs[0]))
+    blocks: list[Block] = [Heading("What was run"), explained]
+    if older := [[job.name, made(job)["code"]] for job in with_starts(done) if job.older]:
         title = "Runs of another version of the code, taken as they are (--reuse-older)"
-        blocks.append(Table(["run", "code"], rows, title, labels=2))
+        blocks.append(Table(["run", "code"], older, title, labels=2))
     if failed:
         rows = [[jobs[key].name, why] for key, why in failed.items() if key in jobs]
         blocks.append(Table(["failed", "why"], rows, "Runs that failed", labels=2))
     return blocks
 
 
+def _measures(job: Job) -> str:
+    """The model, and what the numbers mean."""
+    corpus, settings = job.corpus, job.settings
+    if isinstance(corpus, Corpus):
+        shape = settings.model.shape
+        return (
+            f"The model has {many(shape.layers, 'layer')} of {shape.d_model}, the vocabulary "
+            f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
+            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: "
+            "their order can be compared with ours, their size cannot."
+        )
+    hidden = " and ".join(map(str, settings.perceptron.hidden))
+    return (
+        f"The model is a perceptron with hidden layers of {hidden}. Accuracy is in percent, and "
+        "every task counts alike. ± is the deviation over seeds. Published numbers are the "
+        "paper's, mean ± deviation of 3 runs."
+    )
+
+
 def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
     rows = [[claim.says, claim.verdict] for _, claims in checked for claim in claims]
     if not rows:
         return []
-    explained = Paragraph(
+    explained = (
         "A claim holds where 95 of 100 samples of users (or tasks) and seeds agree with it; it "
         "does not hold where they agree on the opposite; otherwise it is undecided."
     )
-    return [
-        Heading("What the paper says, and what is seen here"),
-        explained,
-        Table(["claim", "here"], rows, labels=2),
-    ]
+    heading = Heading("What the paper says, and what is seen here")
+    return [heading, Paragraph(explained), Table(["claim", "here"], rows, labels=2)]
 
 
 def _comparisons(claim: Checked) -> Table:
@@ -196,59 +186,38 @@ def _comparisons(claim: Checked) -> Table:
 
 def made(job: Job) -> dict[str, Any]:
     """With what a run that is done was computed."""
-    card = read_run(job.folder)
-    return {name: getattr(card, name) for name in ("version", "code", "machine", "device")}
+    return read_run(job.folder).model_dump(include={"version", "code", "machine", "device"})
 
 
 def describe(job: Job) -> dict[str, Any]:
     """Everything about a run that is done, as plain values."""
     own = Group(job.facts, (job,))
     values = {measure: own.value(measure) for measure in get_args(Shown)}
+    tables = ("pictures", "perceptron") if job.settings.pictures else ("model",)
+    settings = job.settings.public()
     return {
         "name": job.name,
         "kind": job.kind,
         "seed": job.seed,
         **made(job),
-        "settings": _settings(job),
+        "settings": {name: settings[name] for name in (*tables, job.kind)},
         "begins with": job.start.name if job.start else None,
-        "command": spelled(job.command()),
+        "command": shlex.join(["firehose", *job.command()]),
         "compute": compute(job),
         "measures": {name: value.mean for name, value in values.items() if value},
         "result": read_result(job.folder),
     }
 
 
-def _settings(job: Job) -> dict[str, Any]:
-    """The tables of settings that a run depends on."""
-    pictures = ("pictures", "perceptron") if job.settings.pictures else ("model",)
-    tables = job.settings.public()
-    return {name: tables[name] for name in (*pictures, job.kind)}
-
-
 def _claim(part: Part, claim: Checked) -> dict[str, Any]:
-    compared = [
-        {
-            "runs": each.label,
-            "answer": each.answer,
-            "change": each.difference.value,
-            "low": each.difference.low,
-            "high": each.difference.high,
-        }
-        for each in claim.compared
-    ]
-    return {
-        "experiment": part.name,
-        "says": claim.says,
-        "measure": claim.measure,
-        "scale": claim.scale.name,
-        "here": claim.verdict,
-        "compared": compared,
-    }
+    compared = []
+    for each in claim.compared:
+        found = each.difference
+        numbers = {"change": found.value, "low": found.low, "high": found.high}
+        compared.append({"runs": each.label, "answer": each.answer, **numbers})
+    names = {"experiment": part.name, "says": claim.says, "measure": claim.measure}
+    return names | {"scale": claim.scale.name, "here": claim.verdict, "compared": compared}
 
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False) + "\n").encode()
-
-
-def _seconds(job: Job) -> float:
-    return sum(v for name, v in compute(job).items() if name.startswith("seconds"))

@@ -1,6 +1,7 @@
 """Experiments from their recipes to a report."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from firehose.experiments.report import Part, write
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
 from firehose.report.tables import Table
-from firehose.report.words import compact, duration, many
+from firehose.report.words import compact, many
 
 
 class Reproduction(NamedTuple):
@@ -38,21 +39,6 @@ class Schedule(NamedTuple):
         wants = any(job.settings.compute.device != "cpu" for job in self.jobs)
         return (len(gpus()) if wants else 0) or cores()
 
-    def table(self, estimates: list[Estimate], at_once: int) -> Table:
-        """What is left, with its estimates, for people who want to know before they begin."""
-        known = {each.job.key: each for each in estimates}
-        rows = [
-            [job.name, duration(found.seconds), f"{found.memory / 2**20:,.0f}"]
-            if (found := known.get(job.key))
-            else [job.name, "done", ""]
-            for job in self.jobs
-        ]
-        seconds = sum(each.seconds for each in estimates) / at_once
-        most = sum(sorted((each.memory for each in estimates), reverse=True)[:at_once])
-        rows.append([f"all, {at_once} at a time", duration(seconds), f"{most / 2**20:,.0f}"])
-        title = f"{many(len(estimates), 'run')} to do, {len(self.jobs) - len(estimates)} done"
-        return Table(["", "time", "MB"], rows, title)
-
 
 def make_schedule(
     name: str | Path | Mapping[str, Experiment],
@@ -69,15 +55,16 @@ def make_schedule(
     experiments = name if isinstance(name, Mapping) else read_experiments(name)
     if seeds < 1:
         raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
-    made = {}
+    parts = []
     for each, experiment in experiments.items():
-        made[each] = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
-        refuse_unclear(experiment, made[each])
-    every = with_starts([job for jobs in made.values() for job in jobs])
+        jobs = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
+        refuse_unclear(experiment, jobs)
+        parts.append(Part(each, experiment, jobs))
+    every = with_starts([job for part in parts for job in part.jobs])
     older = {job.key: before for job in every if (before := job.done_before())}
     if reuse_older:
-        made = {each: [job.with_older(older) for job in jobs] for each, jobs in made.items()}
-        every = with_starts([job for jobs in made.values() for job in jobs])
+        parts = [replace(p, jobs=[job.with_older(older) for job in p.jobs]) for p in parts]
+        every = with_starts([job for part in parts for job in part.jobs])
     elif older:
         is_are = "was" if len(older) == 1 else "were"
         say(
@@ -85,7 +72,6 @@ def make_schedule(
             "done again; --reuse-older takes them as they are, and marks them."
         )
     refuse_missing(every)
-    parts = [Part(each, experiments[each], jobs) for each, jobs in made.items()]
     title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
     return Schedule(Path(out) / title, parts, every)
 
@@ -113,10 +99,19 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 
 
 def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
-    """What would be done, with time and memory from a short measurement."""
+    """What is left to do, with time and memory from a short measurement."""
     at_once = jobs or schedule.at_once()
     left = [job for job in schedule.jobs if not job.is_done]
-    return schedule.table(estimate(left, max(cores() // at_once, 1)), at_once)
+    costs = estimate(left, max(cores() // at_once, 1))
+    seconds = sum(cost.seconds for cost in costs.values()) / at_once
+    most = sum(sorted((cost.memory for cost in costs.values()), reverse=True)[:at_once])
+    rows = []
+    for job in schedule.jobs:
+        cost = costs.get(job.key)
+        rows.append([job.name, *(cost.told() if cost else ("done", ""))])
+    rows.append([f"all, {at_once} at a time", *Estimate(seconds, most).told()])
+    title = f"{many(len(left), 'run')} to do, {len(schedule.jobs) - len(left)} done"
+    return Table(["", "time", "MB"], rows, title)
 
 
 def listing() -> Table:

@@ -1,12 +1,12 @@
 """Tables of runs: averages over seeds with their deviations, and what was published."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.experiments.ledger import Group, Value
+from firehose.experiments.ledger import Group, Value, together
 from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import Shown, TablePlan
 from firehose.game.outcome import TaskOutcome
@@ -18,13 +18,14 @@ FAR = 3.0  # points, and two published deviations: further away asks for an expl
 NOTHING = "–"
 
 Place = tuple[str, ...]  # what some settings are, in a row or a column
-
-
-class Pair(NamedTuple):
-    """What is known for a cell."""
-
-    here: Value | None
-    published: Value | None
+Pair = tuple[Value | None, Value | None]  # what is known for a cell: measured here, published
+BY_TASK: dict[str, tuple[str, Callable[[TaskOutcome], NDArray[np.float64]]]] = {
+    "after-tasks": (
+        "accuracy over all tasks after each task, %",
+        lambda came: came.accuracy.mean(1)[came.ends],
+    ),
+    "on-tasks": ("accuracy on each task in the end, %", lambda came: came.accuracy[-1]),
+}
 
 
 def place(facts: dict[str, str], settings: Sequence[str]) -> Place:
@@ -43,12 +44,8 @@ def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
 
 def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
     """What a plan also asks for, task by task."""
-    made = []
-    if "after-tasks" in plan.also:
-        made += _by_task(plan, found, _after_tasks, "accuracy over all tasks after each task, %")
-    if "on-tasks" in plan.also:
-        made += _by_task(plan, found, _on_tasks, "accuracy on each task in the end, %")
-    return made
+    asked = [BY_TASK[also] for also in plan.also if also in BY_TASK]
+    return [table for each in asked for table in _by_task(plan, found, *each)]
 
 
 class _Grid:
@@ -65,20 +62,20 @@ class _Grid:
 
     def _pair(self, found: Sequence[Group], row: Place, column: Place, measure: Shown) -> Pair:
         if not row and column != self.spread[0][0]:  # one value for all columns is in the first
-            return Pair(None, None)
+            return None, None
         here = [g for g in found if place(g.facts, self.plan.rows) == row]
         here = [g for g in here if place(g.facts, self.plan.columns) in (column, ())]
         value = here[0].value(measure) if here else None
         path = (*row, *column, measure) if row else ("offline", measure)
         scale = value.scale if value else ACCURACY if measure == "accuracy" else PERPLEXITY
-        return Pair(value, _published(self.plan, path, scale))
+        return value, _published(self.plan, path, scale)
 
     def heads(self) -> list[str]:
         """The names of columns and measures, as far as they are needed."""
         told = len(self.plan.measures) > 1 or not self.plan.columns
         names = []
         for index, (column, measure) in enumerate(self.spread):
-            values = [value for line in self.cells.values() if (value := line[index].here)]
+            values = [value for line in self.cells.values() if (value := line[index][0])]
             name = measure_name(measure, values[0].scale if values else PERPLEXITY)
             names.append(" ".join(filter(None, [self.columns[column], name * told])))
         return names
@@ -126,7 +123,7 @@ def _shown(pair: Pair) -> Cell:
 
 def _differences(grid: _Grid) -> Table:
     """What was measured less what was published, where there are both."""
-    scales = {pair.here.scale for line in grid.cells.values() for pair in line if pair.here}
+    scales = {here.scale for line in grid.cells.values() for here, _ in line if here}
     told = ""
     if ACCURACY in scales:
         told = f", in points; far: by over {FAR:.0f} points and two published deviations"
@@ -142,39 +139,24 @@ def _difference(pair: Pair) -> Cell:
     return "far " * far + signed(change)
 
 
-def _after_tasks(came: TaskOutcome) -> NDArray[np.float64]:
-    return np.asarray(came.accuracy.mean(1)[came.ends])
-
-
-def _on_tasks(came: TaskOutcome) -> NDArray[np.float64]:
-    return np.asarray(came.accuracy[-1])
-
-
 def _by_task(
     plan: TablePlan,
     found: Sequence[Group],
-    measure: Callable[[TaskOutcome], NDArray[np.float64]],
     title: str,
+    measure: Callable[[TaskOutcome], NDArray[np.float64]],
 ) -> list[Table]:
     """A table for each benchmark: a row for each group of runs, a column for each task."""
-    benchmarks: dict[str, list[tuple[Group, TaskOutcome]]] = {}
-    for group in found:
-        if seeds := group.tasks():
-            came = TaskOutcome.mean(seeds)
-            benchmarks.setdefault(came.benchmark, []).append((group, came))
+    settings = (*plan.rows, *plan.columns)
+    played = [group for group in found if group.tasks()]
     tables = []
-    for name, members in benchmarks.items():
-        told = _telling([group.facts for group, _ in members], (*plan.rows, *plan.columns))
-        rows = [
-            [label(group.facts, told), *(number(100 * share) for share in measure(came))]
-            for group, came in members
-        ]
+    for name, members in together(played, lambda group: group.tasks()[0].benchmark).items():
+        facts = [group.facts for group in members]
+        differing = [name for name in settings if len({each.get(name) for each in facts}) > 1]
+        rows = []
+        for group in members:
+            shares = measure(TaskOutcome.mean(group.tasks()))
+            numbers = [number(100 * share) for share in shares]
+            rows.append([label(group.facts, differing or settings), *numbers])
         heads = [f"task {task + 1}" for task in range(len(rows[0]) - 1)]
         tables.append(Table(["", *heads], rows, f"{name}: {title}"))
     return tables
-
-
-def _telling(facts: Sequence[dict[str, str]], settings: Sequence[str]) -> list[str]:
-    """The settings in which runs differ; all of them, if they are only one or alike."""
-    differing = [name for name in settings if len({each.get(name) for each in facts}) > 1]
-    return differing or list(settings)
