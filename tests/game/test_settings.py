@@ -41,7 +41,7 @@ def test_a_benchmark_has_a_rate_of_its_own() -> None:
     ("values", "sentence"),
     [
         ({"rule": {"rate": {"online-gd": 0.1}}}, "and none for congrad; add one"),
-        ({"rule": {"rate": RATES}, "optimizer": "congard"}, "none for congard"),
+        ({"rule": {"rate": RATES}, "optimizer": "congard"}, "did you mean 'congrad'"),
         ({"rule": {"rate": {"online-gd": -1}}, "optimizer": "online-gd"}, "greater than 0"),
         ({"rule": {"rat": 1}}, "Unknown key 'rat' in the update rule 'adam': did you mean 'rate'"),
         ({"learner": {"kind": "a-gem", "strength": 10}}, "Unknown key 'strength' in the learner"),

@@ -40,7 +40,8 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
-        self.generator = np.random.default_rng(playing.seed)
+        # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
+        self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
         self.played = 0  # rounds
         self.posts = 0  # that were played
 
@@ -110,10 +111,5 @@ def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    model = make_model(corpus, settings, start)
-    if not isinstance(corpus, PictureCorpus):
-        return Game(model, settings.play)
-    game = Game(model, settings.play, corpus.task_sizes)
-    # Streams 1 and 3 of the seed have drawn the pictures and the order of the tasks.
-    game.generator = np.random.default_rng([settings.play.seed, 2])
-    return game
+    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
+    return Game(make_model(corpus, settings, start), settings.play, sizes)

@@ -40,17 +40,17 @@ class Evaluation:
 
     def table(self) -> Table:
         """The result for people."""
-        rows = [
-            ["word perplexity", f"{self.own.perplexity():.1f}"],
-            ["… every user counted alike", f"{self.own.perplexity('user'):.1f}"],
-            ["token perplexity", f"{self.own.perplexity('token'):.1f}"],
-        ]
+        found = {
+            "word perplexity": self.own.perplexity(),
+            "… every user counted alike": self.own.perplexity("user"),
+            "token perplexity": self.own.perplexity("token"),
+        }
         if self.crossed:
-            rows.append(["word perplexity as other users", f"{self.crossed.perplexity():.1f}"])
+            found["word perplexity as other users"] = self.crossed.perplexity()
         if self.floor:
-            rows.append(["best possible, knowing the user", f"{self.floor.personalized:.1f}"])
-            rows.append(["best possible, not knowing the user", f"{self.floor.agnostic:.1f}"])
-        return Table(["", self.split], rows)
+            found["best possible, knowing the user"] = self.floor.personalized
+            found["best possible, not knowing the user"] = self.floor.agnostic
+        return Table(["", self.split], [[name, f"{value:.1f}"] for name, value in found.items()])
 
     def per_user(self) -> pa.Table:
         """A row for each user: what the posts cost, and as others."""

@@ -7,29 +7,23 @@ or else by the absolute one: a run can be moved, alone or together with its corp
 import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any, Literal, NamedTuple
 
 import firehose
+from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
+from firehose.game.scoring import score_held_out
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
-from firehose.models.store import WEIGHTS, find_model, read_card
+from firehose.models.personal import ModelPlan, Personal
+from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
 from firehose.plugins import checksum, own_kinds, source_file
 from firehose.storage.files import write_whole
 from firehose.storage.seals import Record
 
-FORMAT, SCHEMA = "firehose run", 2
-
-
-class Options(NamedTuple):
-    """How a run is done; nothing of it changes the result."""
-
-    replace: bool = False  # an older run at the same place
-    checkpoint_every: float = 300  # seconds
-    tensorboard: bool = False
+FORMAT: Literal["firehose run"] = "firehose run"
+SCHEMA = 2
 
 
 class Place(Record):
@@ -53,7 +47,7 @@ class Place(Record):
 class RunCard(Record):
     """What ``run.json`` says."""
 
-    format: str = FORMAT
+    format: Literal["firehose run"] = FORMAT
     schema_version: int = SCHEMA
     kind: Kind
     version: str
@@ -87,36 +81,53 @@ class Run(NamedTuple):
     corpus: AnyCorpus
     settings: Settings
 
+    def with_model(self, plan: ModelPlan) -> "Run":
+        """The run with the sizes of its model, so that what it began with is not needed again."""
+        tables = self.card.settings | {"model": plan.public()}
+        return self._replace(
+            card=self.card.model_copy(update={"settings": tables}),
+            settings=self.settings.model_copy(update={"model": plan}),
+        )
 
-def make_card(
-    folder: Path,
+    def save_model(self, model: Personal) -> None:
+        """Save the final model, and write what held-out posts cost it."""
+        assert isinstance(self.corpus, Corpus)
+        trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin())
+        save(trained, self.folder / "model", replace=True)
+        score_held_out(self.folder, self.corpus, model)
+
+
+def new_run(  # noqa: PLR0913, PLR0917 (a field each)
     kind: Kind,
-    corpus: AnyCorpus,
+    corpus: AnyCorpus | str | Path,
+    out: str | Path,
     settings: Settings,
-    start: str | Path | None,
-    split: str,
-    options: Options,
-) -> RunCard:
-    """The card of a run that begins."""
-    begun = None
+    start: str | Path | None = None,
+    split: str = "train",
+    checkpoint_every: float = 300,
+    tensorboard: bool = False,
+) -> Run:
+    """A run that is about to begin; nothing is written yet."""
+    folder, opened, begun = Path(out), open_any(corpus, settings), None
     if start is not None:
         found = find_model(Path(start))
         begun = Place.of(found, read_card(found).files[WEIGHTS].sha256, folder)
     kinds = own_kinds(settings.public()["play"]) if kind == "play" else []
-    return RunCard(
+    card = RunCard(
         kind=kind,
         version=firehose.__version__,
         code=code_version(),
         machine=machine(),
         device=str(settings.compute.find_device()),
         split=split,
-        corpus=Place.of(corpus.path, corpus.seal(), folder),
+        corpus=Place.of(opened.path, opened.seal(), folder),
         start=begun,
         plugins={own: Place.of(source_file(own), checksum(own), folder) for own in kinds},
         settings=settings.public(),
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
     )
+    return Run(folder, card, opened, settings)
 
 
 def read_run(folder: Path) -> RunCard:
@@ -127,15 +138,13 @@ def read_run(folder: Path) -> RunCard:
         raise FirehoseError(f"{folder} {what}; begin one with `firehose play … --out {folder}`.")
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
-        if body["format"] != FORMAT:
-            raise KeyError
-        if body.get("schema_version") != SCHEMA:
+        if body["format"] == FORMAT and body.get("schema_version") != SCHEMA:
             raise FirehoseError(
                 f"{folder} is a run of another version of Firehose; run it again, or use the "
                 "Firehose that made it."
             )
         return RunCard.model_validate(body)
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError):
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 

@@ -35,18 +35,19 @@ class Log:
 
     def add(self, number: int, played: Round) -> None:
         """Write one round down."""
-        _append(self.lines, json.dumps(describe(number, played)).encode() + b"\n")
-        _append(self.paid, played.paid.nats.astype("<f4").tobytes())
-        nats, words = float(played.paid.nats.sum()), int(played.paid.words.sum())
-        self.nats += nats
-        self.words += words
-        self.posts += len(played.batch)
+        line = describe(number, played)
+        with self.lines.open("ab") as lines, self.paid.open("ab") as paid:
+            lines.write(json.dumps(line).encode() + b"\n")
+            paid.write(played.paid.nats.astype("<f4").tobytes())
+        self.nats += line["nats"]
+        self.words += line["words"]
+        self.posts += line["posts"]
         if self.board:
             curves = {
-                "perplexity/of this round": math.exp(nats / words),
+                "perplexity/of this round": math.exp(line["nats"] / line["words"]),
                 "perplexity/so far": math.exp(self.nats / self.words),
-                "steps/kept": played.steps.kept,
-                "steps/gradient norm": played.steps.norm,
+                "steps/kept": line["kept"],
+                "steps/gradient norm": line["norm"],
             }
             for name, value in curves.items():
                 self.board.add_scalar(name, value, number)
@@ -62,11 +63,6 @@ class Log:
         sync(self.paid)
         if self.board:
             self.board.flush()
-
-
-def _append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(content)
 
 
 def _board(folder: Path, rounds: int) -> Any:

@@ -1,7 +1,7 @@
 """What came of a run: how well it predicted, what it knows now, what it cost."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -41,7 +41,8 @@ class Result(Record):
         write_json(folder / "result.json", self.public())
 
 
-class Epoch(Record):
+@dataclass(frozen=True)
+class Epoch:
     """What one pass over the posts of a training came to."""
 
     number: int
@@ -178,11 +179,6 @@ class TaskOutcome(GameResult):
     seen: metrics.Array[np.int64]  # [points], pictures of the stream
     accuracy: metrics.Array[np.float64]  # [points, tasks], the share that is named rightly
     ends: metrics.Array[np.int64]  # [tasks], the point at which each task was over
-
-    @classmethod
-    def of(cls, folder: Path, **measured: Any) -> Self:
-        """From what the run wrote down, and what was measured on the way: the other fields."""
-        return cls(**measured, **summary(folder))
 
     def totals(self, measure: str) -> Totals | None:
         """Accuracy in the end, forgetting or forward transfer by task; None: another measure.

@@ -10,16 +10,15 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.game.assembly import make_game, open_stream
 from firehose.game.folder import Run
-from firehose.game.log import Log
+from firehose.game.log import Log, summary
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
 from firehose.game.scoring import accuracies, score_past, write_costs
-from firehose.game.work import Work
 from firehose.models.personal import Personal
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 
 
-class Playing(Work):
+class Playing:
     """A game on a corpus of posts."""
 
     unit, doing = "round", "playing"
@@ -29,7 +28,8 @@ class Playing(Work):
         self.game = make_game(run.corpus, run.settings, start)
         self.stream = open_stream(run.corpus, run.settings)
         self.total = len(self.stream)
-        super().__init__(run, self.game.model)
+        model = self.game.model
+        self.run = run.with_model(model.plan) if isinstance(model, Personal) else run
 
     @property
     def done(self) -> int:
@@ -40,7 +40,7 @@ class Playing(Work):
         """Play the rounds that are left; yields after each."""
         game = self.game
         self.stream.seek(game.posts)
-        self.log = Log(self.folder, game.played, game.posts, self.run.card.tensorboard)
+        self.log = Log(self.run.folder, game.played, game.posts, self.run.card.tensorboard)
         for played in game.rounds(self.stream):
             self.log.add(game.played, played)
             yield
@@ -69,10 +69,10 @@ class Playing(Work):
         """Save the model, and score it on held-out and past posts."""
         model, corpus = self.game.model, self.run.corpus
         assert isinstance(model, Personal) and isinstance(corpus, Corpus)
-        self.save_model(model, corpus)
+        self.run.save_model(model)
         past = score_past(model, corpus.splits["train"], self.game.posts)
-        write_costs(self.folder, "past", past)
-        return Outcome.of(self.folder, corpus)
+        write_costs(self.run.folder, "past", past)
+        return Outcome.of(self.run.folder, corpus)
 
 
 class PlayingPictures(Playing):
@@ -115,10 +115,10 @@ class PlayingPictures(Playing):
 
     def finish(self) -> GameResult:
         """The accuracies of all tasks through time."""
-        return TaskOutcome.of(
-            self.folder,
+        return TaskOutcome(
             benchmark=self.title,
             seen=np.array(self.seen),
             accuracy=np.array(self.accuracy),
             ends=np.searchsorted(self.seen, self.ends),
+            **summary(self.run.folder),
         )

@@ -183,11 +183,6 @@ def has_costs(folder: Path, measure: Measure) -> bool:
     return _file(folder, measure).is_file()
 
 
-def seen(folder: Path) -> int:
-    """How many posts of the stream a run has paid for so far."""
-    return (folder / "paid.f32").stat().st_size // 4
-
-
 def _file(folder: Path, measure: Measure) -> Path:
     return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
 
@@ -202,7 +197,8 @@ def _posts_and_nats(
         case "online":
             return train, nats, slice(len(nats)), None
         case "past":
-            return train, nats, *past_sample(train.time[: seen(folder)])
+            seen = _file(folder, "online").stat().st_size // 4
+            return train, nats, *past_sample(train.time[:seen])
         case "crossed":  # every post once for each of some other users
             return test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)), None
         case "validation" | "test":
@@ -215,8 +211,8 @@ def accuracies(
     """The share of each task's test pictures that is classified rightly."""
     shares = []
     for posts in tasks:
-        cuts = range(PICTURES, len(posts), PICTURES)
-        parts = [posts.select(part) for part in np.split(np.arange(len(posts)), cuts)]
-        right = sum(int((classify(part) == labels(part).numpy()).sum()) for part in parts)
+        parts = np.split(np.arange(len(posts)), range(PICTURES, len(posts), PICTURES))
+        batches = map(posts.select, parts)
+        right = sum(int((classify(each) == labels(each).numpy()).sum()) for each in batches)
         shares.append(right / len(posts))
     return shares
