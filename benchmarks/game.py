@@ -162,13 +162,13 @@ def posts_of(generator: np.random.Generator, users: Any) -> Batch:
 
 def weigh(table: Table) -> None:
     """Everything that is there for each user: posts, vector, Adam's moments, where they lie."""
-    arrays: list[Any] = []
+    arrays: list[Any] = [state.values for state in table.game.rule.row_states()]
+    parts: list[Any] = [table.game.model.users]
     for buffer in table.buffers:
-        arrays += [*vars(buffer)["columns"].rows.values()]
-        arrays += [value for value in vars(buffer).values() if isinstance(value, np.ndarray)]
-    users = table.game.model.users
-    arrays += [value for value in vars(users).values() if hasattr(value, "nbytes")]
-    arrays += [state.values for state in table.game.rule.row_states()]
+        arrays += vars(buffer)["columns"].rows.values()
+        parts += [buffer, vars(buffer)["users"]]
+    values = [value for part in parts for value in vars(part).values()]
+    arrays += [value for value in values if hasattr(value, "nbytes")]
     size = sum(array.nbytes for array in arrays) / table.users
     print(f"memory: {size / 1e3:.2f} kB a user, with 2 + 1 posts of {TOKENS} tokens")
 

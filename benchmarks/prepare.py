@@ -29,8 +29,8 @@ from nltk.tokenize import TweetTokenizer
 
 from firehose import Corpus, Execution, Vocabulary, make_plan, prepare
 from firehose.data.clean import is_url
-from firehose.data.encoding import write_array
 from firehose.data.nature import Nature
+from firehose.storage.seals import File, sha256
 
 
 def write_stream(path: Path, posts: int) -> None:
@@ -162,7 +162,8 @@ def opening(folder: Path, posts: int) -> None:
     files = dict(corpus.manifest.files)
     for name, values in columns.items():
         path = out / "train" / f"{name}.npy"
-        files[f"train/{name}.npy"] = write_array(path, values.dtype, values.shape, [values])
+        np.save(path, values)
+        files[f"train/{name}.npy"] = File(bytes=path.stat().st_size, sha256=sha256(path))
     counts = corpus.manifest.posts | {"train": posts}
     manifest = corpus.manifest.model_copy(update={"files": files, "posts": counts})
     (out / "manifest.json").write_text(manifest.to_json())

@@ -49,32 +49,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {  # of each module
-    "batch": "Batch",
-    "data.corpus": "Corpus check",
-    "data.encoder": "Encoder",
-    "data.pictures.fetch": "fetch",
-    "data.plan": "Plan make_plan",
-    "data.post": "Post",
-    "data.prepare": "Execution prepare",
-    "data.stats": "stats",
-    "data.vocabulary": "Vocabulary",
-    "errors": "FirehoseError",
-    "experiments.classic": "run_classic",
-    "experiments.compare": "compare report",
-    "experiments.demo": "demo",
-    "experiments.reproduce": "reproduce",
-    "game.assembly": "Game make_game",
-    "game.evaluate": "evaluate",
-    "game.forget": "forget",
-    "game.live": "Trained load",
-    "game.run": "offline play pretrain resume",
+    "batch": "Batch", "errors": "FirehoseError",
+    "data.corpus": "Corpus check", "data.encoder": "Encoder", "data.pictures.fetch": "fetch",
+    "data.plan": "Plan make_plan", "data.post": "Post", "data.prepare": "Execution prepare",
+    "data.stats": "stats", "data.vocabulary": "Vocabulary",
+    "experiments.classic": "run_classic", "experiments.compare": "compare report",
+    "experiments.demo": "demo", "experiments.reproduce": "reproduce",
+    "game.assembly": "Game make_game", "game.evaluate": "evaluate", "game.forget": "forget",
+    "game.live": "Trained load", "game.run": "offline play pretrain resume",
     "game.settings": "make_settings",
-    "generation.generate": "generate",
-    "generation.sampling": "Sampling",
-    "generation.suggest": "suggest",
-    "models.published": "convert",
-    "models.store": "save",
-}
+    "generation.generate": "generate", "generation.sampling": "Sampling",
+    "generation.suggest": "suggest", "models.published": "convert", "models.store": "save",
+}  # fmt: skip
 _HOMES = {name: f"firehose.{home}" for home, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 

@@ -47,31 +47,20 @@ class Batch:
         starts = self.offsets[indices]
         places, offsets = gather(starts, self.offsets[indices + 1] - starts)
         rest = (self.user[indices], self.time[indices], self.words[indices])
-        made = type(self)(self.tokens[places], offsets, *rest)
-        if not self.per_post and not self.per_token:
-            return made
-        return made.with_columns(
-            {name: column[indices] for name, column in self.per_post.items()},
-            {name: column[places] for name, column in self.per_token.items()},
-        )
+        per_post = {name: column[indices] for name, column in self.per_post.items()}
+        per_token = {name: column[places] for name, column in self.per_token.items()}
+        return type(self)(self.tokens[places], offsets, *rest, per_post, per_token)
 
     @classmethod
     def join(cls, batches: Sequence[Self]) -> Self:
         """All posts of several batches, with the columns that all of them have."""
-        offsets = np.zeros(sum(map(len, batches)) + 1, np.int64)
-        np.concatenate(
-            [batch.offsets[1:] - batch.offsets[:-1] for batch in batches], out=offsets[1:]
-        )
-        np.cumsum(offsets, out=offsets)
+        lengths = [batch.offsets[1:] - batch.offsets[:-1] for batch in batches]
+        offsets = np.concatenate([[0], *lengths]).cumsum()
         columns = zip(*((b.tokens, b.user, b.time, b.words) for b in batches), strict=True)
         tokens, user, time, words = map(np.concatenate, columns)
-        joined = cls(tokens, offsets, user, time, words)
-        if not all(batch.per_post or batch.per_token for batch in batches):
-            return joined
-        return joined.with_columns(
-            _joined([batch.per_post for batch in batches]),
-            _joined([batch.per_token for batch in batches]),
-        )
+        per_post = _joined([batch.per_post for batch in batches])
+        per_token = _joined([batch.per_token for batch in batches])
+        return cls(tokens, offsets, user, time, words, per_post, per_token)
 
     def to_rows(self, max_tokens: int) -> dict[str, NDArray[Any]]:
         """Every column as an array with a row for each post; posts are cut to ``max_tokens``.
@@ -88,30 +77,26 @@ class Batch:
             rows[row, position] = column[places]
             return rows
 
-        return {
-            "tokens": padded(self.tokens),
-            "length": lengths.astype(np.uint16),
-            "user": self.user,
-            "time": self.time,
-            "words": self.words,
-            **{f"post.{name}": column for name, column in self.per_post.items()},
-            **{f"token.{name}": padded(column) for name, column in self.per_token.items()},
-        }
+        per_token = {f"token.{name}": padded(column) for name, column in self.per_token.items()}
+        length = {"length": lengths.astype(np.uint16)}
+        return {"tokens": padded(self.tokens), **length, **self._post_columns(), **per_token}
+
+    def _post_columns(self) -> dict[str, NDArray[Any]]:
+        """The columns with one value, or one row, for each post."""
+        own = {f"post.{name}": column for name, column in self.per_post.items()}
+        return {"user": self.user, "time": self.time, "words": self.words, **own}
 
     @classmethod
     def from_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
         """The batch that ``to_rows`` made rows of."""
         tokens, lengths = rows["tokens"], rows["length"].astype(np.int64)
-        width = tokens.shape[1]
-        places, offsets = gather(np.arange(len(tokens)) * width, lengths)
-        made = cls(tokens.reshape(-1)[places], offsets, rows["user"], rows["time"], rows["words"])
-        per_post = {name[5:]: rows[name] for name in rows if name.startswith("post.")}
+        places, offsets = gather(np.arange(len(tokens)) * tokens.shape[1], lengths)
+        rest = (rows["user"], rows["time"], rows["words"], _own(rows, "post."))
         per_token = {
-            name[6:]: rows[name].reshape(-1, *rows[name].shape[2:])[places]
-            for name in rows
-            if name.startswith("token.")
+            name: column.reshape(-1, *column.shape[2:])[places]
+            for name, column in _own(rows, "token.").items()
         }
-        return made.with_columns(per_post, per_token) if per_post or per_token else made
+        return cls(tokens.reshape(-1)[places], offsets, *rest, per_token)
 
 
 class UniformBatch(Batch):
@@ -140,13 +125,7 @@ class UniformBatch(Batch):
         """Every column as an array with a row for each post; all have ``max_tokens`` tokens."""
         if self.per_token:
             return super().to_rows(max_tokens)
-        return {
-            "tokens": self.tokens.reshape(len(self), max_tokens),
-            "user": self.user,
-            "time": self.time,
-            "words": self.words,
-            **{f"post.{name}": column for name, column in self.per_post.items()},
-        }
+        return {"tokens": self.tokens.reshape(len(self), max_tokens), **self._post_columns()}
 
     @classmethod
     def from_rows(cls, rows: Mapping[str, NDArray[Any]]) -> Self:
@@ -154,8 +133,17 @@ class UniformBatch(Batch):
         if "length" in rows:
             return super().from_rows(rows)
         made = cls.from_matrix(*(rows[name] for name in ("tokens", "user", "time", "words")))
-        per_post = {name[5:]: rows[name] for name in rows if name.startswith("post.")}
+        per_post = _own(rows, "post.")
         return made.with_columns(per_post) if per_post else made
+
+
+def _own(rows: Columns, prefix: str) -> dict[str, NDArray[Any]]:
+    """The columns whose names begin with a prefix, by their names without it."""
+    return {
+        name.removeprefix(prefix): column
+        for name, column in rows.items()
+        if name.startswith(prefix)
+    }
 
 
 def _joined(tables: Sequence[Columns]) -> dict[str, NDArray[Any]]:

@@ -6,12 +6,11 @@ TOML beside its result.
 """
 
 import difflib
+import re
 import tomllib
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -70,11 +69,7 @@ def read_recipe(recipe: str | Path) -> dict[str, Any]:
     if Path(recipe).suffix == ".toml":
         return read_toml(Path(recipe))
     found = {path.stem: path for path in sorted(RECIPES.glob("*.toml"))}
-    if str(recipe) not in found:
-        raise FirehoseError(
-            f"There is no recipe {str(recipe)!r}: {nearest(str(recipe), list(found))} "
-            "A file's name ends in .toml."
-        )
+    refuse_unknown("recipe", str(recipe), list(found), "A file's name ends in .toml.")
     return read_toml(found[str(recipe)])
 
 
@@ -174,9 +169,7 @@ def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> 
         fields = [field for field in owner.model_fields if field != "kind"] if owner else []
         return f"Unknown key {name!r} in {origin}: {nearest(path[-1], fields)}"
     if first["type"] == "literal_error":
-        owner = _owner(section, path[:-1])
-        choices = _choices(owner.model_fields[path[-1]].annotation) if owner else []
-        value = first["input"]
+        choices, value = re.findall("'(.*?)'", first["ctx"]["expected"]), first["input"]
         return f"{name} = {value!r} in {origin} is not a choice: {nearest(str(value), choices)}"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -192,26 +185,9 @@ def _owner(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | N
         if part.isdigit():  # an element of what came before
             continue
         field = owner.model_fields.get(part) if owner else None
-        found = [
-            kind
-            for kind in _members(field.annotation if field else None)
-            if isinstance(kind, type) and issubclass(kind, BaseModel)
-        ]
+        annotation = field.annotation if field else None
+        # The alternatives of a union, what a tuple is of, or the annotation alone.
+        kinds = (annotation, *get_args(annotation))
+        found = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         owner = found[0] if found else None
     return owner
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, what a tuple is of, or the annotation alone."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple):
-        return typing.get_args(annotation)
-    return (annotation,)
-
-
-def _choices(annotation: Any) -> list[str]:
-    return [
-        str(choice)
-        for kind in _members(annotation)
-        if typing.get_origin(kind) is typing.Literal
-        for choice in typing.get_args(kind)
-    ]

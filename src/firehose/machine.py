@@ -58,31 +58,23 @@ def code_version() -> str:
     home = Path(__file__).parent
     found = [home / name for name in DECISIVE]
     files = [file for each in found for file in ([each] if each.is_file() else each.rglob("*.py"))]
-    parts = hashlib.sha256()
+    sources = hashlib.sha256()
     for file in sorted(files):
-        parts.update(
-            f"{file.relative_to(home)}\n{_bare(file.read_text(encoding='utf-8'))}".encode()
-        )
-    return parts.hexdigest()[:16]
+        source = _bare(file.read_text(encoding="utf-8"))
+        sources.update(f"{file.relative_to(home)}\n{source}".encode())
+    return sources.hexdigest()[:16]
 
 
 def _bare(source: str) -> str:
     """A module without comments, docstrings and white space: the same for every Python."""
     docstrings = {
-        (statement.lineno, statement.col_offset)
+        (node.lineno, node.col_offset)
         for node in ast.walk(ast.parse(source))
-        for statement in _body(node)
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     kept = (
         token.string
-        for token in tokens
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type != tokenize.COMMENT and token.start not in docstrings
     )
     return "".join("".join(kept).split())
-
-
-def _body(node: ast.AST) -> list[ast.stmt]:
-    body = getattr(node, "body", [])
-    return body if isinstance(body, list) else []  # that of a lambda is an expression

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from firehose.config import LEFTOVER, Section, merge, nearest
+from firehose.config import LEFTOVER, Section, merge, refuse_unknown
 from firehose.errors import FirehoseError
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
@@ -37,12 +37,13 @@ class Plugin:
 
     Settings: ClassVar[type[Choice]] = Choice
 
+    def __init__(self, settings: Any, *parts: Any) -> None:
+        """Create one from its settings and the parts that plug-ins of its sort are given."""
+
     @classmethod
     def make(cls, settings: Any, *parts: Any) -> Self:
-        """Create one from its settings and the parts that its constructor takes."""
-        constructor: Any = cls  # each kind has its own parts
-        made: Self = constructor(settings, *parts)
-        return made
+        """Create one, or another plug-in that these settings are better served by."""
+        return cls(settings, *parts)
 
     def state(self) -> dict[str, Any]:
         """What it keeps between rounds: arrays, tensors, plain values, or tables of these."""
@@ -67,10 +68,8 @@ class Registry(Generic[Part]):
         """The class of a kind; raises FirehoseError if there is none."""
         place = self.built_in.get(kind, kind)
         if ":" not in place:
-            raise FirehoseError(
-                f"There is no {self.what} {kind!r}: {nearest(kind, list(self.built_in))} "
-                "One of your own is FILE.py:Class."
-            )
+            own = "One of your own is FILE.py:Class."
+            refuse_unknown(self.what, kind, list(self.built_in), own)
         found = load_class(place, self.what)
         if not issubclass(found, self.base):
             home = f"{self.base.__module__}.{self.base.__name__}"

@@ -5,17 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from rich import progress as rich
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 Item = TypeVar("Item")
 
@@ -38,9 +29,9 @@ def track(
 @contextlib.contextmanager
 def measure(total: int, doing: str) -> Iterator[Callable[[float, str], None]]:
     """A bar that is told how much is done, and how things stand."""
-    state = TextColumn("[dim]{task.fields[note]}[/dim]")
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True), state)
-    with _progress(*columns) as bar, _timed(doing):
+    left = rich.TimeRemainingColumn(compact=True)
+    state = rich.TextColumn("{task.fields[note]}", style="dim")
+    with _progress(rich.BarColumn(), rich.MofNCompleteColumn(), left, state) as bar, _timed(doing):
         task = bar.add_task(doing, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
@@ -48,7 +39,7 @@ def measure(total: int, doing: str) -> Iterator[Callable[[float, str], None]]:
 @contextlib.contextmanager
 def announce(doing: str) -> Iterator[None]:
     """Say what is going on while it has no measure."""
-    with _progress(TimeElapsedColumn()) as bar, _timed(doing):
+    with _progress(rich.TimeElapsedColumn()) as bar, _timed(doing):
         bar.add_task(doing, total=None)
         yield
 
@@ -58,15 +49,10 @@ def say(sentence: str) -> None:
     console.print(sentence, markup=False, soft_wrap=True)
 
 
-def _progress(*columns: ProgressColumn) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:28}"),
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+def _progress(*columns: rich.ProgressColumn) -> rich.Progress:
+    begin = (rich.SpinnerColumn(), rich.TextColumn("{task.description:28}"))
+    is_silent = not console.is_terminal
+    return rich.Progress(*begin, *columns, console=console, transient=True, disable=is_silent)
 
 
 @contextlib.contextmanager

@@ -117,12 +117,12 @@ def test_lengths_are_those_of_a_plain_loop(
     assert covering == enough[0]
 
 
-def test_a_corpus_tells_the_lengths_of_its_training_posts(small_corpus: Corpus) -> None:
+def test_a_split_tells_the_lengths_of_its_posts(small_corpus: Corpus) -> None:
     train = small_corpus.splits["train"]
     longest = int(np.diff(train.offsets).max())
-    assert small_corpus.tokens_covering(1.0) == longest
-    assert small_corpus.share_longer(longest) == 0.0
-    assert small_corpus.share_longer(longest - 1) == train.share_longer(longest - 1) > 0
+    assert train.tokens_covering(1.0) == longest
+    assert train.share_longer(longest) == 0.0
+    assert train.share_longer(longest - 1) > 0
 
 
 def test_posts_lie_between_sot_and_eot(small_corpus: Corpus) -> None:

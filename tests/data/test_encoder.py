@@ -59,8 +59,9 @@ def test_any_text_is_cleaned_and_counted_as_a_post_is(
 ) -> None:
     encoder = Encoder(small_corpus.vocabulary, mentions)
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    no = np.zeros(1, bool)
-    lines, counts, _ = _words(pa.chunked_array([[whole]], pa.large_string()), no, no, no, mentions)
+    train, large = np.zeros(1, np.uint8), np.zeros(1, bool)
+    texts = pa.chunked_array([[whole]], pa.large_string())
+    lines, counts, _ = _words(texts, train, large, mentions == "replace")
     if counts[0] == 1:
         with pytest.raises(FirehoseError, match="has no words"):
             encoder.prompt(text)
@@ -79,7 +80,7 @@ def test_who_is_unknown_is_added_or_nobody(small_corpus: Corpus) -> None:
     assert encoder.encode(posts, users, grow=False).user.tolist() == [1, -1, 0, -1, -1]
     assert len(users) == 3
     assert encoder.encode(posts, users, grow=True).user.tolist() == [1, 3, 0, 3, 4]
-    assert users.names() == ["user0", "user1", "user2", "ann", "bob"]
+    assert list(users) == ["user0", "user1", "user2", "ann", "bob"]
     assert encoder.encode(posts, users, grow=True).time.tolist() == [5] * 5
     empty = encoder.encode([], users, grow=True)
     assert len(empty) == 0 and empty.offsets.tolist() == [0]

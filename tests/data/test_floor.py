@@ -44,7 +44,7 @@ def test_an_oracle_that_predicts_word_by_word_scores_the_floor(
     nats = uniform = 0.0
     for words, user, time in zip(texts(corpus, split), split.user, split.time, strict=True):
         for place, word in enumerate([*words, "<EOT>"]):
-            following = truth.next_word(corpus.users[user], int(time), words[:place])  # type: ignore[attr-defined]
+            following = truth.next_word(corpus.users[user], int(time), words[:place])
             nats -= math.log(following[word])
             uniform += math.log(len(following))
     count = int(split.words.sum())

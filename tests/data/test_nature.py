@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -69,7 +68,8 @@ def misfit(observed: NDArray[np.float64], expected: NDArray[np.float64]) -> floa
 
 def test_the_posts_are_the_same_today_and_on_every_machine() -> None:
     posts = posts_of(Nature(users=20, posts=500))
-    digest = hashlib.sha256(repr([tuple(post[:5]) for post in posts]).encode()).hexdigest()
+    rows = [(post.id, post.user, post.time, post.text, post.language) for post in posts]
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()
     # Changes only when the model is meant to change: floors published before are then void.
     assert digest[:16] == "51089a0453e264b3"
 
@@ -364,13 +364,7 @@ def test_what_cannot_be_said_has_probability_zero() -> None:
     assert len(truth.nats([], times[:0], [])) == 0
 
 
-def test_the_truth_travels_as_its_configuration() -> None:
-    truth, drawn = SMALL.truth(), Columns(posts_of(SMALL)[:50])
-    packed = pickle.dumps(truth)
-    assert len(packed) < 2_000
-    same = pickle.loads(packed)
-    expected = truth.nats(drawn.users, drawn.times, drawn.texts)
-    assert (same.nats(drawn.users, drawn.times, drawn.texts) == expected).all()
+def test_the_truth_of_a_configuration_is_computed_once() -> None:
     assert SMALL.truth() is Nature(**SMALL.model_dump()).truth()
 
 

@@ -59,7 +59,7 @@ def reference(posts: list[Post], plan: Plan) -> tuple[dict[str, set[tuple[int, i
         else:
             alive[post.user][post.id] = post
     before = plan.split.pretrain_before
-    start = settling._milliseconds(before) if before else -(2**62)
+    start = int(np.datetime64(before, "ms").astype(int)) if before else -(2**62)
     places: dict[str, set[tuple[int, int]]] = {name: set() for name in KEPT_SPLITS}
     for of_user in alive.values():
         early = [post for post in of_user.values() if post.time < start]

@@ -7,7 +7,7 @@ import pytest
 
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import TablePlan
-from firehose.experiments.tables import make_tables
+from firehose.experiments.tables import make_details, make_tables
 from firehose.report.tables import Beside, Published
 from small_experiments import group, paid, right, task_group, task_outcome
 
@@ -68,7 +68,9 @@ def test_cells_far_from_the_published_ones_are_marked(monkeypatch: pytest.Monkey
         ["learner online", "far +3.1"],
         ["learner mixed", "far −3.1"],
     ]
-    assert "far: over 3" in differences.caption
+    assert "far: by over 3 points" in differences.caption
+    (shown,) = make_tables(TablePlan.of(PICTURES), found)  # nothing is published, nothing differs
+    assert not make_details(TablePlan.of(PICTURES), found)
 
 
 def test_what_is_published_may_have_a_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,14 +99,15 @@ def test_accuracies_after_and_on_each_task_by_hand(monkeypatch: pytest.MonkeyPat
         "measures": ["accuracy", "forgetting", "forward"],
         "also": ["after-tasks", "on-tasks"],
     }
-    main, after, after_other, on, _ = make_tables(TablePlan.of(plan), runs)
+    (main,) = make_tables(TablePlan.of(plan), runs)
+    after, after_other, on, _ = make_details(TablePlan.of(plan), runs)
     assert main.columns[1:4] == [
         "benchmark a accuracy",
         "benchmark a forgetting",
         "benchmark a forward transfer",
     ]
     assert main.rows[0][:4] == ["GEM, steps 1", "60.0", "25.0", "15.0"]
-    assert after.caption == "Disjoint MNIST: accuracy over all tasks after each, %"
+    assert after.caption == "Disjoint MNIST: accuracy over all tasks after each task, %"
     assert after.columns == ["", "task 1", "task 2", "task 3"]
     assert after.rows == [[f"steps {k}", "43.3", "73.3", "60.0"] for k in (1, 3)]
     assert on.rows == [[f"steps {k}", "50.0", "70.0", "60.0"] for k in (1, 3)]

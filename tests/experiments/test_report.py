@@ -64,7 +64,7 @@ def part(tmp_path: Path) -> Part:
 
 
 def test_a_recipe_with_tasks_has_its_tables_and_claims(part: Part) -> None:
-    accuracy, differences, *by_task = part.tables()
+    (accuracy, differences), by_task = part.tables(), part.details()
     assert accuracy.columns == ["", "Disjoint MNIST", "Disjoint CIFAR"]
     assert [row[0] for row in accuracy.rows] == ["GEM", "mixed replay"]
     assert accuracy.rows[1][1:] == ["60.0 ± 0.0", "60.0 ± 0.0"]
@@ -106,6 +106,9 @@ def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
     text = page.read_text()
     assert text.count("<svg") == 5  # two for each benchmark, one for both
     assert "8 runs with 2 seeds on 2 benchmarks." in text
+    assert "<h2>What came of it</h2>" in text  # and not its own title again
+    assert text.rindex("<svg") < text.index("accuracy on each task in the end, %</p>")
+    assert len(list((tmp_path / "out/tables").glob("*.csv"))) == 6
     assert "difference, points" in text and "−10.0 … −10.0" in text
     assert "81.4 ± 1.8" in text and "erplexity" not in text
     assert {path.stem for path in (tmp_path / "out/figures").iterdir()} == {

@@ -31,6 +31,7 @@ from firehose.game.settings import Settings
 from firehose.game.totals import Measured
 from firehose.models.store import load
 from firehose.report.tables import Beside
+from firehose.report.words import duration
 from firehose.storage.checkpoints import Checkpoints
 from small_experiments import RECIPE, do, tiny_scale
 
@@ -185,8 +186,8 @@ def test_a_dry_run_does_nothing_but_reckon(
         "congrad-2": rounds * (2 / 100 + 3 * 4 / 1000) + settled,
         "offline": -(-train // 8) / 100 + (posts["validation"] + 6 * posts["test"]) / 1000,
     }
-    expected = [f"{value:.2f}" for value in hours.values()]
-    assert [row[1] for row in shown.rows] == [*expected, f"{sum(hours.values()) / 2:.2f}"]
+    expected = [duration(3600 * value) for value in (*hours.values(), sum(hours.values()) / 2)]
+    assert [row[1] for row in shown.rows] == expected
     assert not (tmp_path / "out").exists()
 
 

@@ -160,6 +160,6 @@ def test_many_long_posts_are_warned_of(
     play(small_corpus, tmp_path / "cut", tiny("model.max_tokens=4"))
     said = " ".join(capsys.readouterr().err.split())
     assert "100 % of the posts are longer than model.max_tokens = 4" in said
-    assert f"model.max_tokens={small_corpus.tokens_covering()} covers 99 %" in said
+    assert f"model.max_tokens={small_corpus.splits['train'].tokens_covering()} covers 99 %" in said
     play(small_corpus, tmp_path / "whole", tiny())
     assert "max_tokens" not in capsys.readouterr().err

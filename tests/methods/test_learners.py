@@ -44,7 +44,7 @@ def dense(model: Personal, batch: Batch) -> torch.Tensor:
     model.zero_grad()
     loss, taken = model.loss(batch)
     loss.backward()
-    users = torch.zeros(len(model.users), model.users.d_user)
+    users = torch.zeros(len(model.users), model.plan.d_user)
     assert taken.vectors.grad is not None
     users[taken.rows] = taken.vectors.grad
     parts = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
@@ -52,7 +52,7 @@ def dense(model: Personal, batch: Batch) -> torch.Tensor:
 
 
 def spread(model: Personal, gradient: Gradient) -> torch.Tensor:
-    users = torch.zeros(len(model.users), model.users.d_user)
+    users = torch.zeros(len(model.users), model.plan.d_user)
     users[gradient.rows] = gradient.users
     parts = [slope.flatten() for slope in gradient.shared if slope is not None]
     return torch.cat([*parts, users.flatten()])

@@ -94,23 +94,22 @@ def test_adam_s_moments_go_back_if_asked(restore_moments: bool) -> None:
     rule = adam(model, 10.0)  # every step is a disaster
     chosen = congrad(rule, restore_moments=restore_moments)
     chosen.admit(stream()[0], np.random.default_rng(0))
-    assert rule.rows is not None
     before = [moment.clone() for moment in rule.moments()]
-    rows = rule.rows.steps.state().clone()
+    rows = rule.rows["steps"].state().clone()
     start = flat(model)
     steps = chosen.descend(step(model, learner("online-only", 4), stream()[1], rule=rule))
     assert (steps.taken, steps.kept) == (3, 0)
     assert torch.equal(flat(model), start)
     now = rule.moments()
     assert all(map(torch.equal, before, now)) is restore_moments
-    assert torch.equal(rule.rows.steps.state(), rows) is restore_moments
+    assert torch.equal(rule.rows["steps"].state(), rows) is restore_moments
 
 
 def test_the_rate_warms_up_by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("adapters")
     rule = adam(model, 0.1, warmup=4)
     rates: list[float] = []
-    monkeypatch.setattr(rule, "_step_shared", lambda _, rate: rates.append(rate))
+    monkeypatch.setattr(rule, "_step_rows", lambda *row: rates.append(row[-1]))
     parts = (learner("online-only", 4), online_gd(rule, 2), buffer(posts=9))
     Parts(model, *parts, np.random.default_rng(0)).play(stream(6))
     by_round = [0.025, 0.05, 0.075, 0.1, 0.1, 0.1]

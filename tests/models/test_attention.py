@@ -96,8 +96,8 @@ def test_what_is_laid_on_grids_comes_back(lengths: list[int], groups: int) -> No
     laid = grid.lay(flat, 3, 2)
     assert torch.equal(grid.take(laid, 3, 2), flat)
     blocks = grid.blocks(laid, 3, 2)
-    assert [tuple(block.shape[2:4]) for block in blocks] == [tuple(group) for group in grid.groups]
-    assert sum(group.posts for group in grid.groups) == len(lengths)
+    assert [block.shape[2:4] for block in blocks] == [source.shape for source in grid.sources]
+    assert sum(len(source) for source in grid.sources) == len(lengths)
     gradients = grid.lay_gradients(flat, 2)
     assert torch.equal(grid.take(gradients, 1, 2), flat)
     assert int((gradients != 0).sum()) == flat.numel()

@@ -14,7 +14,6 @@ from firehose.batch import Batch
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.generation.decoding import Decoder
-from firehose.models.attention import Grid
 from firehose.models.personal import Architecture, ModelPlan, Personal, predictions
 from firehose.models.published import adopt, convert, from_release, plan_of, release
 from firehose.models.store import load as open_model
@@ -59,10 +58,9 @@ def load(name: str) -> tuple[Personal, Batch, dict[str, NDArray[Any]], Released]
 def test_log_probabilities_are_those_of_the_release(name: str) -> None:
     model, batch, numbers, _ = load(name)
     model.eval()
-    inputs, _, lengths = predictions(batch)
-    grid = Grid(lengths)
+    inputs, _, grid = predictions(batch)
     with torch.no_grad():
-        adapt = model._adapter(model.users.take(batch.user, learn=False), grid)
+        adapt = model.adapter(model.users.take(batch.user, learn=False), grid)
         hidden = model.shared(inputs, grid, adapt)
         logits = hidden @ model.shared.embedding.T + model.shared.output_bias
     found = logits.log_softmax(1).numpy()

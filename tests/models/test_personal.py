@@ -53,7 +53,7 @@ def test_a_word_is_predicted_from_the_words_before_it_only() -> None:
     post, other = [1, 5, 6, 7, 8], [1, 5, 6, 9, 2]
     inputs = [torch.tensor(tokens) for tokens in (post, other)]
     grid = Grid(torch.tensor([5]))
-    adapt = model._adapter(model.users.take(np.array([3]), learn=False), grid)
+    adapt = model.adapter(model.users.take(np.array([3]), learn=False), grid)
     first, second = (model.eval().shared(tokens, grid, adapt) for tokens in inputs)
     assert torch.allclose(first[:3], second[:3], atol=1e-6)
     assert not torch.allclose(first[3], second[3], atol=1e-2)
@@ -164,10 +164,10 @@ def test_a_uniform_model_pays_the_logarithm_of_the_pieces() -> None:
 
 
 def test_inputs_and_targets_are_a_step_apart() -> None:
-    inputs, targets, lengths = predictions(batch_of([[1, 4, 5, 2], [1, 2]]), max_tokens=3)
+    inputs, targets, grid = predictions(batch_of([[1, 4, 5, 2], [1, 2]]), max_tokens=3)
     assert inputs.tolist() == [1, 4, 1]
     assert targets.tolist() == [4, 5, 2]
-    assert lengths.tolist() == [2, 1]
+    assert grid.lengths.tolist() == [2, 1]
 
 
 def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_mask() -> None:

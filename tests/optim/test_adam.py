@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from firehose.models.users import Users
-from firehose.optim.adam import BETAS, EPSILON, RowMoments
+from firehose.optim.adam import BETAS, EPSILON
 from firehose.optim.gradient import Gradient
 from small_methods import adam
 from small_models import awake, batch_of, tiny
@@ -13,14 +12,15 @@ from small_models import awake, batch_of, tiny
 
 def test_rows_move_as_if_each_had_an_adam_of_its_own() -> None:
     torch.manual_seed(0)
-    users = Users(3)
+    model = tiny("adapters")
+    users, rule = model.users, adam(model, 0.1, clip=1e9)
     users.take(np.arange(4), learn=True)
-    moments = RowMoments(users)
-    alone = [torch.zeros(3, requires_grad=True) for _ in range(4)]
+    alone = [torch.zeros(4, requires_grad=True) for _ in range(4)]
     adams = [torch.optim.Adam([row], lr=0.1, betas=BETAS, eps=EPSILON) for row in alone]
     for present in ([0, 2], [2, 3], [0, 1, 2, 3], [3]):
-        slopes = torch.randn(len(present), 3)
-        moments.step(torch.tensor(present), slopes, 0.1)
+        slopes = torch.randn(len(present), 4)
+        shared: list[torch.Tensor | None] = [None for _ in model.parameters()]
+        rule.step(Gradient(1.0, shared, torch.tensor(present), slopes, 1))
         for number, slope in zip(present, slopes, strict=True):
             alone[number].grad = slope.clone()
             adams[number].step()

@@ -147,8 +147,7 @@ def check(corpus: CorpusPath) -> None:
 
 
 def _report(prepared: "Prepared") -> None:
-    from firehose.data.lengths import Lengths
-    from firehose.data.stats import cleaning, skipped
+    from firehose.data.stats import Lengths, cleaning, skipped
     from firehose.report.words import many
 
     manifest = prepared.corpora[0].manifest

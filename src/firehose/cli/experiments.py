@@ -57,7 +57,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     jobs: Jobs = None,
     reuse_older: ReuseOlder = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Only show the plan, with hours and memory.")
+        bool, Option("--dry-run", help="Only show the plan, with time and memory.")
     ] = False,
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.

@@ -37,8 +37,7 @@ _SIMPLE = re.compile(
     r"(?:(?<=[A-Za-z]{3})[:;])?"
 )
 _SIMPLE_TOKENS = re.compile(
-    r"#+\w+[\w'\-]*\w+|[A-Za-z][A-Za-z'\-_]+[A-Za-z]|[+\-]?\d+[,/.:-]\d+[+\-]?|\w+|\S",
-    re.ASCII,
+    r"#+\w+[\w'\-]*\w+|[A-Za-z][A-Za-z'\-_]+[A-Za-z]|[+\-]?\d+[,/.:-]\d+[+\-]?|\w+|\S", re.ASCII
 )
 _NOT_WHITESPACE = regex.compile(r"\S")
 _LONE_SURROGATE = regex.compile(r"[\ud800-\udfff]")
@@ -75,9 +74,7 @@ def words(text: str, mentions: bool) -> list[str]:
     With ``mentions``, every @user is replaced by ``<MENTION>``. A lone surrogate, which can come
     from JSON or from ``&#55357;``, becomes U+FFFD, so that words can always be written as UTF-8.
     """
-    text = _unescape(text)
-    if not text.isascii():
-        text = _LONE_SURROGATE.sub("\ufffd", text)
+    text = _normalised(text)
     found = _tokens(text)
     if "/" in text or "www." in text.lower():
         found = [URL if is_url(token) else token for token in found]
@@ -146,9 +143,7 @@ class Language:
         ("ceb"). Mentions, hashtags and URLs are left out, and of the rest the first 160 characters
         are looked at.
         """
-        text = _unescape(text)
-        if not text.isascii():
-            text = _LONE_SURROGATE.sub("\ufffd", text)
+        text = _normalised(text)
         if "@" in text or "#" in text:
             text = _TAG.sub(" ", text)
         chunks = text.split()
@@ -176,6 +171,12 @@ def _lower_shouting(text: str) -> str:
 
 def _is_mention(token: str) -> bool:
     return token[:1] == "@" and _MENTION.fullmatch(token) is not None
+
+
+def _normalised(text: str) -> str:
+    """``text`` with HTML entities and lone surrogates replaced."""
+    text = _unescape(text)
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _unescape(text: str) -> str:
@@ -227,10 +228,8 @@ def _patterns() -> tuple[Any, Any]:
 
     They are compiled again, as NLTK's own objects stop at a timeout.
     """
-    nltk = _nltk()
-    theirs = nltk.HANG_RE, nltk.TweetTokenizer().PHONE_WORD_RE
-    shorten, pattern = (regex.compile(each.pattern, each.flags) for each in theirs)
-    return shorten, pattern
+    shorten, pattern = _nltk().HANG_RE, _nltk().TweetTokenizer().PHONE_WORD_RE
+    return tuple(regex.compile(theirs.pattern, theirs.flags) for theirs in (shorten, pattern))
 
 
 @cache

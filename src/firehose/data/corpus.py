@@ -12,9 +12,8 @@
 """
 
 import functools
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
-from pydantic import ValidationError
 
-from firehose.batch import Batch, gather
+from firehose.batch import Batch
 from firehose.data.post import USER_SPLITS
 from firehose.data.stream import BatchStream
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
-from firehose.storage.seals import File, Record, refuse_damage
+from firehose.storage.seals import File, Record, refuse_damage, seal_of
 
 SCHEMA = 1
 SPLITS = (*USER_SPLITS, "pretrain")
@@ -94,15 +92,7 @@ class Manifest(Record):
     def to_json(self) -> str:
         """The manifest as JSON, with a checksum of itself."""
         body = self.model_dump(mode="json")
-        return json.dumps(body | {"seal": _seal(body)}, indent=1, ensure_ascii=False) + "\n"
-
-    def seal(self) -> str:
-        """A checksum over the manifest with the checksums of all files; it identifies a corpus."""
-        return _seal(self.model_dump(mode="json"))
-
-
-def _seal(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return json.dumps(body | {"seal": seal_of(body)}, indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
@@ -128,48 +118,40 @@ class Split:
             chosen = np.flatnonzero(chosen)
         if len(chosen) and (chosen.dtype.kind not in "iu" or chosen.min() < 0):
             raise FirehoseError("Posts are chosen by index, a whole number from 0, or by a mask.")
-        chosen = chosen.astype(np.int64)
-        starts = np.asarray(self.offsets[chosen])
-        places, offsets = gather(starts, self.offsets[chosen + 1] - starts)
-        return Batch(
-            np.asarray(self.tokens[places]),
-            offsets,
-            np.asarray(self.user[chosen]),
-            np.asarray(self.time[chosen]),
-            np.asarray(self.words[chosen]),
-        )
+        whole = Batch(self.tokens, self.offsets, self.user, self.time, self.words)
+        return whole.select(chosen.astype(np.int64))
 
     def between(self, start: int, stop: int) -> Batch:
         """The posts from ``start`` to before ``stop``; tokens are not copied."""
         first, last = self.offsets[start], self.offsets[stop]
-        return Batch(
-            self.tokens[first:last],
-            self.offsets[start : stop + 1] - first,
-            self.user[start:stop],
-            self.time[start:stop],
-            self.words[start:stop],
-        )
+        rest = (self.user[start:stop], self.time[start:stop], self.words[start:stop])
+        return Batch(self.tokens[first:last], self.offsets[start : stop + 1] - first, *rest)
 
     def share_longer(self, max_tokens: int) -> float:
         """The share of posts with more than ``max_tokens`` tokens, <SOT> and <EOT> included."""
-        longer = sum(np.count_nonzero(lengths > max_tokens) for lengths in self._lengths())
-        return longer / max(len(self), 1)
+        return int(self._count_lengths()[max_tokens + 1 :].sum()) / max(len(self), 1)
 
     def tokens_covering(self, share: float = 0.99) -> int:
         """The smallest number of tokens that at least this share of the posts does not exceed."""
         if not 0 < share <= 1:
             raise FirehoseError(f"{share} is no share of posts; choose one above 0 and up to 1.")
-        counts = np.zeros(1, np.int64)  # posts of 0, 1, 2 … tokens
-        for lengths in self._lengths():
-            more = np.bincount(lengths, minlength=len(counts))
-            more[: len(counts)] += counts
-            counts = more
-        return int(np.searchsorted(np.cumsum(counts) / len(self), share)) if len(self) else 0
+        upto = np.cumsum(self._count_lengths())
+        return int(np.searchsorted(upto / len(self), share)) if len(self) else 0
 
-    def _lengths(self) -> Iterator[NDArray[np.int64]]:
-        """The numbers of tokens of all posts, a bounded number of posts at a time."""
-        for start in range(0, len(self), CHUNK):
-            yield np.diff(self.offsets[start : start + CHUNK + 1])
+    def _count_lengths(self) -> NDArray[np.int64]:
+        """The number of posts of 0, 1, 2 … tokens; a bounded number of posts is read at a time."""
+        starts = range(0, len(self), CHUNK)
+        return histogram(np.diff(self.offsets[start : start + CHUNK + 1]) for start in starts)
+
+
+def histogram(blocks: Iterable[NDArray[np.integer]]) -> NDArray[np.int64]:
+    """How often 0, 1, 2 … occur in blocks of whole numbers."""
+    counts = np.zeros(1, np.int64)
+    for block in blocks:
+        more = np.bincount(block, minlength=len(counts))
+        more[: len(counts)] += counts
+        counts = more
+    return counts
 
 
 class Stream(BatchStream):
@@ -211,18 +193,16 @@ class Corpus:
         self.name = self.path.resolve().name
         self.manifest = _read_manifest(self.path)
         size = sum(file.bytes for file in self.manifest.files.values())
-        self.check(contents=size <= CHECKED_WHEN_OPENED if check is None else check)
+        contents = size <= CHECKED_WHEN_OPENED if check is None else check
+        refuse_damage(self.path, self.manifest.files, contents, REMEDY)
         self.splits = {name: self._open(name) for name in SPLITS if name in self.manifest.posts}
 
     def _open(self, name: str) -> Split:
         """Map the columns of a split, and check that their lengths fit each other."""
-        files = [file for file in self.manifest.files if file.startswith(f"{name}/")]
+        paths = [self.path / file for file in self.manifest.files if file.startswith(f"{name}/")]
         try:
-            columns = {
-                Path(file).stem: np.load(self.path / file, mmap_mode="r", allow_pickle=False)
-                for file in files
-            }
-            split = Split(name, **columns)
+            # np.load refuses pickles unless they are allowed.
+            split = Split(name, **{path.stem: np.load(path, mmap_mode="r") for path in paths})
         except (ValueError, TypeError, OSError):
             raise self._damaged(f"the columns of {name} cannot be read") from None
         posts = self.manifest.posts[name]
@@ -235,14 +215,10 @@ class Corpus:
     def _damaged(self, how: str) -> FirehoseError:
         return FirehoseError(f"{self.path} is damaged: {how}; {REMEDY}.")
 
-    def check(self, contents: bool = True) -> None:
-        """Raise an error where a file is missing or cut, or, with ``contents``, altered."""
-        refuse_damage(self.path, self.manifest.files, contents, REMEDY)
-
     def seal(self) -> str:
         """A checksum of the contents: the same wherever, and from whichever paths, it was made."""
-        files = {n: f.sha256 for n, f in self.manifest.files.items() if n != "config.toml"}
-        return _seal(files)
+        files = self.manifest.files
+        return seal_of({name: files[name].sha256 for name in files if name != "config.toml"})
 
     def posts_of(self, split: str) -> Split:
         """The posts of a split; raises FirehoseError where there are none."""
@@ -258,14 +234,6 @@ class Corpus:
         """The training posts in time order, ``size`` at a time, or by windows of ``hours``."""
         return Stream(self.splits["train"], size, hours)
 
-    def share_longer(self, max_tokens: int) -> float:
-        """The share of training posts that a model with this ``max_tokens`` cuts."""
-        return self.splits["train"].share_longer(max_tokens)
-
-    def tokens_covering(self, share: float = 0.99) -> int:
-        """The smallest ``max_tokens`` that cuts at most 1 - ``share`` of the training posts."""
-        return self.splits["train"].tokens_covering(share)
-
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the posts were encoded with."""
@@ -274,10 +242,8 @@ class Corpus:
     @functools.cached_property
     def users(self) -> list[str]:
         """The users' names by index, in the order of their first post."""
-        names: list[str] = pq.read_table(self.path / "users.parquet", columns=["user"])[
-            "user"
-        ].to_pylist()
-        return names
+        table = pq.read_table(self.path / "users.parquet", columns=["user"])
+        return list(table["user"].to_pylist())
 
 
 def open_corpus(corpus: Corpus | str | Path) -> Corpus:
@@ -288,7 +254,7 @@ def open_corpus(corpus: Corpus | str | Path) -> Corpus:
 def _read_manifest(path: Path) -> Manifest:
     file = path / "manifest.json"
     if not file.is_file():
-        if is_corpus(path):
+        if (path / "small" / "manifest.json").is_file():
             raise FirehoseError(f"{path} holds two corpora; name {path}/small or {path}/large.")
         what = "does not exist" if not path.exists() else "is not a corpus: no manifest.json in it"
         raise FirehoseError(f"{path} {what}; make one with `firehose prepare … --out {path}`.")
@@ -303,9 +269,9 @@ def _read_manifest(path: Path) -> Manifest:
             )
         seal = body.pop("seal")
         manifest = Manifest.model_validate(body)
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError):
         raise FirehoseError(f"{file} is not the manifest of a corpus; prepare it again.") from None
-    if seal != _seal(body):
+    if seal != seal_of(body):
         raise FirehoseError(f"{path} is damaged: manifest.json was altered; prepare it again.")
     return manifest
 
@@ -313,8 +279,6 @@ def _read_manifest(path: Path) -> Manifest:
 def is_corpus(path: Path) -> bool:
     """Whether a folder is a corpus, or holds the two corpora that ``split.small`` makes."""
     folders = [path] if (path / "manifest.json").exists() else [path / "large", path / "small"]
-    if not all((folder / "manifest.json").is_file() for folder in folders):
-        return False
     try:
         return bool([_read_manifest(folder) for folder in folders])
     except FirehoseError:

@@ -1,20 +1,26 @@
 """The last stages of preparing: encode slices of time as arrays, and join these to a corpus."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from numpy.typing import DTypeLike, NDArray
 
-from firehose.data.corpus import SPLITS
+from firehose.data.corpus import SPLITS, Floor, Manifest, VocabularyRecord
 from firehose.data.engine import Task
+from firehose.data.post import USER_SPLITS
 from firehose.data.settling import PRETRAIN, SAMPLE
 from firehose.data.vocabulary import Vocabulary
 from firehose.storage.seals import File
+
+SLICE = 131_072  # the approximate number of posts that one task encodes
+NUMBERS = {"user": np.int32, "time": np.int64, "words": np.int32, "key": np.uint64}  # one a post
 
 
 class Counts(NamedTuple):
@@ -25,20 +31,14 @@ class Counts(NamedTuple):
     unknown: int  # pieces that stand for text the vocabulary cannot spell
 
 
-SLICE = 131_072  # the approximate number of posts that one task encodes
-
-
 def slices(times: Sequence[int]) -> list[Task]:
     """Cut the stream of posts into slices of time with about ``SLICE`` posts each.
 
     ``times`` are those of every ``SAMPLE``-th post.
     """
     cuts = np.unique(np.sort(np.array(times, np.int64))[SLICE // SAMPLE :: SLICE // SAMPLE])
-    edges: list[int | None] = [None, *cuts.tolist(), None]
-    return [
-        {"number": number, "start": edges[number], "stop": edges[number + 1]}
-        for number in range(len(edges) - 1)
-    ]
+    spans = enumerate(pairwise([None, *cuts.tolist(), None]))
+    return [{"number": number, "start": start, "stop": stop} for number, (start, stop) in spans]
 
 
 def read_slice(folder: Path, task: Task) -> pa.Table:
@@ -79,97 +79,114 @@ def encode_slice(folder: Path, corpora: Sequence[str], task: Task) -> Task:
     columns |= {name: posts[name].to_numpy() for name in ("time", "words", "key")}
     sizes: dict[str, Counts] = {}
     for place, chosen in members(posts, corpora):
-        for name, values in columns.items():
-            write_raw(folder, task, place, name, values[chosen])
-        pieces = tokens[np.repeat(chosen, lengths)]
-        write_raw(folder, task, place, "tokens", pieces)
-        unknown = np.count_nonzero(pieces == vocabulary.unknown)
-        sizes[place] = Counts(int(chosen.sum()), len(pieces), int(unknown))
-    return {"number": task["number"], "counts": sizes}
+        own = {name: values[chosen] for name, values in columns.items()}
+        own["tokens"] = tokens[np.repeat(chosen, lengths)]
+        sizes[place] = write_slice(folder, place, task["number"], own, vocabulary.unknown)
+    return {"counts": sizes}
 
 
-def counts(encoded: Sequence[Task], corpus: str) -> dict[str, Counts]:
-    """The sizes of the splits of a corpus, by "corpus/split", summed over all slices."""
-    places = [f"{corpus}/{name}" for name in SPLITS]
-    sizes = {place: np.array([task["counts"][place] for task in encoded]) for place in places}
-    return {place: Counts(*size.sum(axis=0).tolist()) for place, size in sizes.items()}
+def write_slice(
+    folder: Path, place: str, number: int, columns: Mapping[str, NDArray[Any]], unknown: int
+) -> Counts:
+    """Write the columns of a slice of a split as raw files; returns how much there is of it."""
+    for column, values in columns.items():
+        write_raw(folder, place, column, number, values)
+    tokens = columns["tokens"]
+    return Counts(len(columns["user"]), len(tokens), int(np.count_nonzero(tokens == unknown)))
 
 
-def write_raw(
-    folder: Path, task: Task, place: str, column: str, values: NDArray[np.generic]
-) -> None:
-    """Write one column of one slice."""
-    values.tofile(folder / "slices" / f"{_raw(place, column)}.{task['number']:06}")
+def total(sizes: Iterable[Counts]) -> Counts:
+    """The size of a split from those of its slices."""
+    return Counts(*np.sum([*sizes], axis=0).tolist())
 
 
-def read_raw(
-    folder: Path, place: str, column: str, kind: DTypeLike
-) -> Iterator[NDArray[np.generic]]:
+def write_raw(folder: Path, place: str, column: str, number: int, values: NDArray[Any]) -> None:
+    """Write one column of slice ``number``."""
+    values.tofile(folder / "slices" / f"{place.replace('/', '.')}.{column}.{number:06}")
+
+
+def read_raw(folder: Path, place: str, column: str, kind: DTypeLike) -> Iterator[NDArray[Any]]:
     """Read one column of all slices, in time order."""
-    for path in sorted((folder / "slices").glob(f"{_raw(place, column)}.*")):
+    for path in raw_files(folder, place, column):
         yield np.fromfile(path, kind)
 
 
-def has_raw(folder: Path, place: str, column: str) -> bool:
-    """Whether the slices have this column."""
-    return any((folder / "slices").glob(f"{_raw(place, column)}.*"))
+def raw_files(folder: Path, place: str, column: str) -> list[Path]:
+    """The files of one column of all slices, in time order; none where nothing has that column."""
+    return sorted((folder / "slices").glob(f"{place.replace('/', '.')}.{column}.*"))
 
 
-def _raw(place: str, column: str) -> str:
-    """The name of the raw files of a column, without the number of the slice."""
-    return f"{place.replace('/', '.')}.{column}"
+def assemble(
+    folder: Path,
+    corpus: str,
+    users: pa.Table,
+    sizes: Mapping[str, Counts],
+    told: Mapping[str, Any],
+    out: Path,
+) -> None:
+    """Join the slices of a corpus in the folder ``out``.
+
+    ``sizes`` are those of its splits, ``told`` the fields of the manifest that are known already.
+    """
+    vocabulary = Vocabulary.load(folder / "vocabulary.model")
+    filled = [name for name in sizes if sizes[name].posts]
+    splits = [name for name in sizes if name in (*USER_SPLITS, *filled)]
+    for name in splits:
+        _write_split(folder, f"{corpus}/{name}", sizes[name], vocabulary.dtype, out / name)
+    pq.write_table(users.combine_chunks(), out / "users.parquet")
+    for name in ("vocabulary.model", "config.toml"):
+        shutil.copyfile(folder / name, out / name)
+    floors = {name: _floor(folder, f"{corpus}/{name}") for name in filled}
+    files = [path for path in sorted(out.rglob("*")) if path.is_file()]
+    pieces = {"size": vocabulary.size, "sot": vocabulary.sot, "eot": vocabulary.eot}
+    manifest = Manifest(
+        posts={name: sizes[name].posts for name in splits},
+        users=len(users),
+        unique_words=sum(count.unique for count in told["words"].values()),
+        vocabulary=VocabularyRecord(**pieces, unknown=sum(size.unknown for size in sizes.values())),
+        floor={name: floor for name, floor in floors.items() if floor} or None,
+        files={path.relative_to(out).as_posix(): File.of(path) for path in files},
+        **told,
+    )
+    (out / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
 
 
-def write_array(
-    path: Path, kind: DTypeLike, shape: tuple[int, ...], blocks: Iterable[NDArray[np.generic]]
-) -> File:
-    """Write blocks of values, one after another, as one ``.npy`` file of this type and shape."""
-    checksum = hashlib.sha256()
-    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
-    with path.open("w+b") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        file.seek(0)
-        checksum.update(file.read())
-        for block in blocks:
-            data = np.ascontiguousarray(block, kind).tobytes()
-            checksum.update(data)
-            file.write(data)
-        size = file.tell()
-    return File(bytes=size, sha256=checksum.hexdigest())
-
-
-def write_split(
-    folder: Path, place: str, out: Path, size: Counts, tokens: DTypeLike
-) -> dict[str, File]:
-    """Join the slices of one split to files in the folder ``out``; returns the files by name."""
-    posts = size.posts
+def _write_split(folder: Path, place: str, size: Counts, tokens: DTypeLike, out: Path) -> None:
+    """Join the slices of one split to files in the folder ``out``."""
     out.mkdir(parents=True)
-    columns: dict[str, tuple[DTypeLike, tuple[int, ...]]] = {
-        "tokens": (tokens, (size.pieces,)),
-        "lengths": (np.int64, (posts + 1,)),
-        "user": (np.int32, (posts,)),
-        "time": (np.int64, (posts,)),
-        "words": (np.int32, (posts,)),
-        "key": (np.uint64, (posts,)),
-        "floor": (np.float64, (posts, 2)),
-    }
-    files = {}
-    for column, (kind, shape) in columns.items():
-        blocks = read_raw(folder, place, column, kind)
-        if column == "floor" and not has_raw(folder, place, column):
-            continue  # only simulated posts have one
-        name = "offsets" if column == "lengths" else column
-        if column == "lengths":
-            blocks = offsets_of(blocks)
-        files[f"{out.name}/{name}.npy"] = write_array(out / f"{name}.npy", kind, shape, blocks)
-    return files
+
+    def write(name: str, kind: DTypeLike, shape: tuple[int, ...], blocks: Iterable[Any]) -> None:
+        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+        with (out / f"{name}.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in blocks:
+                block.tofile(file)
+
+    write("tokens", tokens, (size.pieces,), read_raw(folder, place, "tokens", tokens))
+    lengths = read_raw(folder, place, "lengths", np.int64)
+    write("offsets", np.int64, (size.posts + 1,), offsets_of(lengths))
+    for name, kind in NUMBERS.items():
+        write(name, kind, (size.posts,), read_raw(folder, place, name, kind))
+    if raw_files(folder, place, "floor"):  # of simulated posts only
+        floors = read_raw(folder, place, "floor", np.float64)
+        write("floor", np.float64, (size.posts, 2), floors)
 
 
-def offsets_of(lengths: Iterable[NDArray[np.generic]]) -> Iterator[NDArray[np.int64]]:
+def _floor(folder: Path, place: str) -> Floor | None:
+    """The best possible word perplexities on the posts of a split, where they are known."""
+    nats = [block.reshape(-1, 2).sum(0) for block in read_raw(folder, place, "floor", np.float64)]
+    if not nats:
+        return None
+    words = sum(int(block.sum()) for block in read_raw(folder, place, "words", np.int32))
+    personalized, agnostic = np.exp(sum(nats) / words).tolist()
+    return Floor(personalized=personalized, agnostic=agnostic)
+
+
+def offsets_of(lengths: Iterable[NDArray[Any]]) -> Iterator[NDArray[np.int64]]:
     """The offsets of posts, one more than there are, from blocks of their lengths."""
-    total = np.zeros(1, np.int64)
-    yield total
+    last = np.zeros(1, np.int64)
+    yield last
     for block in lengths:
-        ends = total + np.cumsum(block, dtype=np.int64)
+        ends = last + np.cumsum(block, dtype=np.int64)
         yield ends
-        total = ends[-1:] if len(ends) else total
+        last = ends[-1:] if len(ends) else last

@@ -21,13 +21,15 @@ Work = Callable[[Task], Task]
 Runner = Literal["native", "ray"]
 
 
-def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iterator[Task]:
-    """Yield ``work(task)`` for every task, in any order.
+def run(
+    work: Work, tasks: Sequence[Task], workers: int, runner: Runner
+) -> Iterator[tuple[int, Task]]:
+    """Yield the number of every task and ``work(task)``, in any order.
 
     With 0 workers, or a single task, the work is done in this process.
     """
     if workers == 0 or len(tasks) <= 1:
-        yield from map(work, tasks)
+        yield from enumerate(map(work, tasks))
         return
     daft = start(runner)
 
@@ -37,8 +39,9 @@ def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iter
         def do(self, rows: Any) -> list[str]:
             return [_answer(work, row) for row in rows.to_pylist()]
 
-    frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
-    frame = frame.select(Worker().do(daft.col("task")).alias("answer"))
+    rows = [json.dumps(task) for task in tasks]
+    frame = daft.from_pydict({"number": [*range(len(rows))], "task": rows})
+    frame = frame.select("number", Worker().do(daft.col("task")).alias("answer"))
     done = 0
     for row in frame.iter_rows(results_buffer_size=None):
         done += 1
@@ -47,7 +50,7 @@ def run(work: Work, tasks: Sequence[Task], workers: int, runner: Runner) -> Iter
             raise FirehoseError(answer["error"])
         if "defect" in answer:
             raise RuntimeError(f"A worker failed:\n{answer['defect']}")
-        yield answer["result"]
+        yield row["number"], answer["result"]
     if done < len(tasks):  # after Ctrl-C, Daft ends as if there were no more rows
         raise KeyboardInterrupt
 

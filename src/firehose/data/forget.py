@@ -7,7 +7,6 @@ Two things stay. The vocabulary was trained on the text of all users. And the po
 import difflib
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from firehose.data import wordcount
+from firehose.batch import Batch
+from firehose.data import encoding, wordcount
 from firehose.data.clean import words
-from firehose.data.corpus import Corpus, Manifest, Split, WordCount
-from firehose.data.encoding import offsets_of, write_array
-from firehose.data.floor import floor_of
+from firehose.data.corpus import Corpus, Split
 from firehose.data.post import USER_SPLITS
+from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.progress import announce
-from firehose.storage.seals import File, sha256
 from firehose.storage.workspace import workspace
 
+NAME = "corpus"  # in the workspace
 CHUNK = 65_536  # posts looked at together
 PAGES = "stats"  # the folder in a corpus that `firehose stats` writes to
 
@@ -71,112 +70,58 @@ def _refuse_strangers(corpus: Corpus) -> None:
 
 def _rewrite(corpus: Corpus, number: int, work: Path) -> None:
     """Write the corpus without user ``number`` to ``work/result``."""
-    out, old = work / "result", corpus.manifest
-    out.mkdir()
-    remaining = {name: _Remaining(split, number) for name, split in corpus.splits.items()}
-    files = dict(old.files)
-    for name, left in remaining.items():
-        files |= _write_split(left, out / name)
+    for folder in ("slices", "words"):
+        (work / folder).mkdir()
     for name in ("vocabulary.model", "config.toml"):
-        shutil.copyfile(corpus.path / name, out / name)
-    files["users.parquet"] = _write_users(corpus, number, out / "users.parquet")
-    counts = _count_words(corpus, remaining, work)
-    gone = [split.batch(split.user == number) for split in corpus.splits.values()]
-    unknown = sum(int(np.count_nonzero(b.tokens == corpus.vocabulary.unknown)) for b in gone)
-    floors = {
-        name: floor_of(left.column("floor"), left.column("words"))
-        for name, left in remaining.items()
-        if left.posts and left.split.floor is not None
+        shutil.copyfile(corpus.path / name, work / name)
+    sizes = {
+        name: _write_slices(split, number, corpus.vocabulary, work)
+        for name, split in corpus.splits.items()
     }
-    changed = {
-        # What cleaning removed of the user's is in its counters, and nobody can tell how much.
-        "read": old.read - sum(map(len, gone)),
-        "read_users": old.read_users - 1,
-        "posts": {name: left.posts for name, left in remaining.items()},
-        "users": old.users - 1,
-        "words": counts,
-        "unique_words": sum(count.unique for count in counts.values()),
-        "vocabulary": old.vocabulary.model_copy(
-            update={"unknown": old.vocabulary.unknown - unknown}
-        ),
-        "floor": floors or None,
-        "files": dict(sorted(files.items())),
-    }
-    manifest = Manifest(**dict(old) | changed)
-    (out / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+    users = pq.read_table(corpus.path / "users.parquet")
+    users = users.filter(pa.array(np.arange(len(users)) != number))
+    (counts,) = wordcount.by_category(wordcount.count_words(work / "words"), [NAME])
+    old = corpus.manifest
+    kept = old.model_dump(include={"version", "config", "skipped", "steps"})
+    # What cleaning removed of the user's is in its counters, and nobody can tell how much.
+    read = old.read - sum(old.posts.values()) + sum(size.posts for size in sizes.values())
+    told = {**kept, "read": read, "read_users": old.read_users - 1, "words": counts}
+    encoding.assemble(work, NAME, users, sizes, told, work / "result")
 
 
-def _write_users(corpus: Corpus, number: int, out: Path) -> File:
-    table = pq.read_table(corpus.path / "users.parquet")
-    table = table.filter(pa.array(np.arange(len(table)) != number))
-    pq.write_table(table.combine_chunks(), out)
-    return File(bytes=out.stat().st_size, sha256=sha256(out))
+def _write_slices(split: Split, number: int, vocabulary: Vocabulary, work: Path) -> encoding.Counts:
+    """Write the posts of a split that are not the user's, and count their words, as `prepare` does.
 
-
-class _Remaining:
-    """The posts of a split that are not the user's, a bounded number at a time."""
-
-    def __init__(self, split: Split, number: int) -> None:
-        self.split = split
-        self.number = number
-        self.keep = np.asarray(split.user != number)  # [posts]
-        self.posts = int(np.count_nonzero(self.keep))
-
-    def indices(self) -> Iterator[NDArray[np.int64]]:
-        """The posts' indices in the split."""
-        for start in range(0, len(self.keep), CHUNK):
-            yield start + np.flatnonzero(self.keep[start : start + CHUNK])
-
-    def column(self, name: str) -> Iterator[NDArray[Any]]:
-        """One of the columns with a row for each post; users have their new numbers."""
-        for chosen in self.indices():
-            values = np.asarray(getattr(self.split, name)[chosen])
-            yield values - (values > self.number) if name == "user" else values
-
-    def lengths(self) -> Iterator[NDArray[np.int64]]:
-        """The number of tokens of each post."""
-        for chosen in self.indices():
-            yield self.split.offsets[chosen + 1] - self.split.offsets[chosen]
-
-
-def _write_split(left: _Remaining, out: Path) -> dict[str, File]:
-    """Write the columns of a split; returns its files, by name."""
-    out.mkdir()
-    split, posts = left.split, left.posts
-    files = {}
-
-    def write(name: str, shape: tuple[int, ...], blocks: Iterator[NDArray[Any]]) -> None:
-        kind = getattr(split, name).dtype
-        files[f"{out.name}/{name}.npy"] = write_array(out / f"{name}.npy", kind, shape, blocks)
-
-    tokens = (split.batch(chosen).tokens for chosen in left.indices())
-    write("tokens", (sum(int(block.sum()) for block in left.lengths()),), tokens)
-    write("offsets", (posts + 1,), offsets_of(left.lengths()))
-    for name in ("user", "time", "words", "key"):
-        write(name, (posts,), left.column(name))
-    if split.floor is not None:
-        write("floor", (posts, 2), left.column("floor"))
-    return files
-
-
-def _count_words(
-    corpus: Corpus, remaining: dict[str, _Remaining], work: Path
-) -> dict[str, WordCount]:
-    """The words of the remaining posts of users, by category, as `prepare` counts them."""
-    folder = work / "words"
-    folder.mkdir()
-    own = [remaining[name] for name in USER_SPLITS]
-    chunks = ((left.split, chosen) for left in own for chosen in left.indices())
-    for part, (split, chosen) in enumerate(chunks):
+    The users after this one get new numbers. A bounded number of posts is in memory at a time.
+    """
+    sizes = []
+    for part, start in enumerate(range(0, max(len(split), 1), CHUNK)):
+        chosen = start + np.flatnonzero(split.user[start : start + CHUNK] != number)
         batch = split.batch(chosen)
-        texts = corpus.vocabulary.decode_posts(batch.tokens, batch.offsets)
-        counter: Counter[str] = Counter()
-        for text, count in zip(texts, (batch.words - 1).tolist(), strict=True):
-            counter.update(_words_of(text, count))
-        table = wordcount.count_table(counter, small=False, training=False, total=True)
-        pq.write_table(table, folder / f"{part:06}.parquet")
-    (found,) = wordcount.by_category(wordcount.count_words(folder), [corpus.name])
-    return found
+        columns: dict[str, NDArray[Any]] = {
+            "user": batch.user - (batch.user > number),
+            "time": batch.time,
+            "words": batch.words,
+            "key": split.key[chosen],
+            "lengths": batch.lengths,
+            "tokens": batch.tokens,
+        }
+        if split.floor is not None:
+            columns["floor"] = split.floor[chosen]
+        place = f"{NAME}/{split.name}"
+        sizes.append(encoding.write_slice(work, place, part, columns, vocabulary.unknown))
+        if split.name in USER_SPLITS:
+            table = _count_words(batch, vocabulary)
+            pq.write_table(table, work / "words" / f"{split.name}.{part:06}.parquet")
+    return encoding.total(sizes)
+
+
+def _count_words(batch: Batch, vocabulary: Vocabulary) -> pa.Table:
+    texts = vocabulary.decode_posts(batch.tokens, batch.offsets)
+    counter: Counter[str] = Counter()
+    for text, count in zip(texts, (batch.words - 1).tolist(), strict=True):
+        counter.update(_words_of(text, count))
+    return wordcount.count_table(counter, small=False, training=False, total=True)
 
 
 def _words_of(text: str, count: int) -> list[str]:

@@ -17,17 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from firehose.data.nature_language import (
-    CLASSES,
-    END,
-    MENTION_CLASS,
-    TOPICAL,
-    URL_CLASS,
-    foreign,
-    handles,
-    language,
-    vocabulary,
-)
+from firehose.data import nature_language
+from firehose.data.nature_language import CLASSES, END, MENTION_CLASS, TOPICAL, URL_CLASS
 from firehose.data.post import Post
 from firehose.data.sources import Shard, Source
 from firehose.errors import FirehoseError
@@ -85,8 +76,7 @@ class Nature(Source):
     @property
     def first_moment(self) -> int:
         """The start, in milliseconds since 1970."""
-        midnight = datetime.datetime.combine(self.start, datetime.time(), datetime.UTC)
-        return round(midnight.timestamp()) * 1000
+        return int(np.datetime64(self.start, "ms").astype(np.int64))
 
     @property
     def eras(self) -> int:
@@ -139,10 +129,10 @@ class Population:
     def __init__(self, nature: Nature) -> None:
         self.nature = nature
         users, topics = nature.users, nature.topics
-        self.handles = handles(users, _generator(nature, 0))
-        words = vocabulary(nature.vocabulary, self.handles, _generator(nature, 1))
-        years = (np.arange(nature.eras) + 0.5) / 4
-        self.language = language(words, topics, years, nature.drift, _generator(nature, 2))
+        self.handles = nature_language.handles(users, _generator(nature, 0))
+        words = nature_language.vocabulary(nature.vocabulary, self.handles, _generator(nature, 1))
+        years, chance = (np.arange(nature.eras) + 0.5) / 4, _generator(nature, 2)
+        self.language = nature_language.language(words, topics, years, nature.drift, chance)
         draws = _generator(nature, 3).random((users, 5))
         # A Pareto distribution, times a factor that adds users who hardly post.
         activity = (0.12 + 0.88 * draws[:, 0]) * (1 - draws[:, 1]) ** (-1 / 1.6)
@@ -151,12 +141,11 @@ class Population:
         self.joins = 0.9 * span * draws[:, 2] ** 1.7  # most join early
         self.lives = (span - self.joins) * (0.15 + 0.84 * np.sqrt(draws[:, 3]))
         self.strength = nature.personal * (0.5 + draws[:, 4])  # a
-        mixtures = _generator(nature, 4).random((users, 2, topics, 2))
-        self.mixtures = _mixtures(mixtures)  # θ at the start, and at the end if drift were 1
-        late = np.arange(nature.eras) / max(1, nature.eras - 1)
-        self.lateness = nature.drift * late  # [era]: the weight of θ at the end
+        # θ at the start, and at the end if drift were 1; and, by era, the weight of the latter.
+        self.mixtures = _mixtures(_generator(nature, 4).random((users, 2, topics, 2)))
+        self.lateness = nature.drift * (np.arange(nature.eras) / max(1, nature.eras - 1))
         self.own_keys, self.own_values = self._own_words()  # ψ, by user × vocabulary + word
-        self._foreign = foreign()
+        self._foreign = nature_language.foreign()
         self._build_tables()
 
     def theta(self, users: Integers, eras: Integers) -> Floats:
@@ -183,11 +172,8 @@ class Population:
         seconds[0] = self.joins[user] // 1000
         bounds = np.cumsum([nature.retweets, nature.replies, nature.foreign])
         kinds = np.array([RETWEET, REPLY, FOREIGN, ORDINARY])
-        return Timeline(
-            times=nature.first_moment + 1000 * np.cumsum(seconds),
-            kinds=kinds[np.searchsorted(bounds, draws[:, 3], side="right")],
-            choice=draws[:, 4],
-        )
+        kinds = kinds[np.searchsorted(bounds, draws[:, 3], side="right")]
+        return Timeline(nature.first_moment + 1000 * np.cumsum(seconds), kinds, draws[:, 4])
 
     def posts(self, user: int) -> Iterator[Post]:
         """All posts of a user, in time order."""
@@ -196,26 +182,17 @@ class Population:
         generator = _generator(self.nature, user, 1)
         for begin in range(0, len(line.times), PIECE):
             part = slice(begin, begin + PIECE)
-            times = line.times[part]
-            texts = self._write(user, times, generator)
-            rows = zip(
-                times.tolist(), line.kinds[part].tolist(), line.choice[part].tolist(), texts,
-                strict=True,
-            )  # fmt: skip
-            for number, (time, kind, choice, text) in enumerate(rows, begin):
-                key, code = f"n{user}-{number}", "en"
-                if kind == ORDINARY:
-                    yield Post(name, text, time, key, code)
-                    continue
+            texts = self._write(user, line.times[part], generator)
+            rows = zip(*(column[part].tolist() for column in line), texts, strict=True)
+            for number, (time, kind, choice, english) in enumerate(rows, begin):
+                text, code = english, "en"
                 if kind == FOREIGN:
-                    code, sentence = self._foreign[int(choice * len(self._foreign))]
-                    yield Post(name, sentence, time, key, code)
-                    continue
-                other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
-                if kind == RETWEET:
-                    yield Post(name, f"RT @{other} : {text}", time, key, code, is_retweet=True)
-                else:
-                    yield Post(name, f"@{other} {text}", time, key, code, is_reply=True)
+                    code, text = self._foreign[int(choice * len(self._foreign))]
+                elif kind != ORDINARY:
+                    other = self.handles[(user + 1 + int(choice * others)) % (others + 1)]
+                    text = f"RT @{other} : {english}" if kind == RETWEET else f"@{other} {english}"
+                key = f"n{user}-{number}"
+                yield Post(name, text, time, key, code, kind == RETWEET, kind == REPLY)
 
     def _write(self, user: int, times: Integers, generator: np.random.Generator) -> list[str]:
         """Write an English text for each time."""
@@ -247,11 +224,9 @@ class Population:
         closed = classes < TOPICAL
         words[closed] = self._closed.draw(classes[closed], uniforms[closed])
         topical = np.flatnonzero(~closed)
-        share = np.full(len(topical), self.strength[user])
-        own, rest = _split(uniforms[topical], share)
-        kinds = classes[topical] - TOPICAL
-        open_classes = len(CLASSES) - TOPICAL
-        mine, theirs = own == 1, own == 0
+        mine, rest = _split(uniforms[topical], self.strength[user])
+        theirs = ~mine
+        kinds, open_classes = classes[topical] - TOPICAL, len(CLASSES) - TOPICAL
         drawn = self._own.draw(user * open_classes + kinds[mine], rest[mine])
         words[topical[mine]] = self.own_keys[drawn] % self.nature.vocabulary
         rows = (eras[topical] * self.nature.topics + topics[topical]) * open_classes + kinds
@@ -353,16 +328,13 @@ def _mixtures(draws: Floats) -> Floats:
     return np.asarray(0.96 * weights / weights.sum(-1, keepdims=True) + 0.04 / topics)
 
 
-def _split(uniforms: Floats, share: Floats) -> tuple[Integers, Floats]:
-    """For each uniform number, 1 with probability ``share``, else 0, and a new uniform number."""
+def _split(uniforms: Floats, share: Floats | float) -> tuple[NDArray[np.bool_], Floats]:
+    """For each uniform number, whether it is below ``share``, and a new uniform number."""
     coin = uniforms < share
     fresh = np.where(coin, uniforms, uniforms - share)
-    return coin.astype(np.int64), fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)
+    return coin, fresh / np.where(coin, np.maximum(share, 1e-300), 1 - share)
 
 
 def _link(uniform: float) -> str:
-    number, letters = int(uniform * 62**10), ""
-    for _ in range(10):
-        number, digit = divmod(number, 62)
-        letters += ALPHABET[digit]
-    return f"https://t.co/{letters}"
+    digits = int(uniform * 62**10) // 62 ** np.arange(10) % 62
+    return "https://t.co/" + "".join(ALPHABET[digit] for digit in digits)

@@ -30,79 +30,51 @@ CLOSED = {  # the most frequent words first; no word is in two classes
     "url": URL,
 }
 
-# A line for each topic: music, football, food, politics, weather, games, school, love, film, work,
-# travel, health. All lines of a class have as many words, so that word i belongs to topic i % 12.
-NOUNS = """
-song music album concert band guitar radio singer crowd stage lyrics drums
-game team goal season coach ball match player league stadium fans score
-food dinner coffee pizza cake breakfast kitchen recipe cheese soup chicken bread
-government vote election law president country tax court war freedom party senate
-rain sun snow wind summer storm winter sky cold clouds forest river
-level console quest dragon controller server sword castle lobby puzzle boss armor
-school class exam teacher homework book college paper library grade lecture student
-love heart family mother baby friend wedding kiss brother sister girl boy
-movie film show episode actor scene trailer series theater screen sequel villain
-job office meeting computer phone code email salary project money deadline software
-trip plane beach city hotel train road airport island map passport luggage
-gym doctor sleep body muscle yoga diet workout pain medicine headache health
-"""
-VERBS = """
-sing dance listen hear record play
-win lose kick tackle cheer watch
-eat cook bake taste drink order
-campaign protest argue speak lie govern
-pour shine freeze melt grow bloom
-dodge shoot respawn build grind hack
-study read write learn teach fail
-hug miss marry adore trust forgive
-rewatch laugh cry act binge rewind
-work type send fix hire quit
-fly drive walk pack explore wander
-sweat lift stretch rest heal breathe
-"""
-ADJECTIVES = """
-loud acoustic live catchy smooth
-fast offside unbeaten strong lucky
-hungry delicious spicy sweet fresh
-corrupt free national public honest
-warm sunny rainy frozen windy
-epic virtual legendary rare hidden
-smart boring difficult late academic
-lonely happy beautiful crazy dear
-funny scary romantic classic overrated
-busy tired rich digital broken
-foreign lost far local wild
-sick healthy sore calm weak
-"""
-HASHTAGS = """
-#nowplaying #newmusic #vinyl #livemusic
-#goals #worldcup #gameday #football
-#foodie #yum #brunch #homemade
-#politics #election #vote #debate
-#weather #sunset #snowday #spring
-#gaming #esports #speedrun #retro
-#school #finals #study #graduation
-#love #family #blessed #friends
-#movies #oscars #finale #nowwatching
-#tech #work #startup #monday
-#travel #wanderlust #roadtrip #vacation
-#fitness #health #yoga #running
-"""
-EMOJI = """
-🎶 🎸 🎤 🎧
-🏆 🏀 🏈 👟
-🍕 🍔 🍰 🍩
-📢 🗽 😡 📰
-🌞 🌈 🌊 🌸
-🎮 👾 🐉 🎲
-📚 🎓 😴 😩
-😍 💕 😘 💔
-🎬 😂 😱 🍿
-💻 📱 💰 😎
-🚗 🌍 🌴 🚀
-💪 🙏 🔥 😷
-"""
-OPEN = {"noun": NOUNS, "verb": VERBS, "adjective": ADJECTIVES, "hashtag": HASHTAGS, "emoji": EMOJI}
+# The nouns, verbs, adjectives, hashtags and emoji of each topic. All topics have as many words of a
+# class, so that word i of a class belongs to topic i % 12.
+TOPICS = {
+    "music": """song music album concert band guitar radio singer crowd stage lyrics drums |
+        sing dance listen hear record play | loud acoustic live catchy smooth |
+        #nowplaying #newmusic #vinyl #livemusic | 🎶 🎸 🎤 🎧""",
+    "football": """game team goal season coach ball match player league stadium fans score |
+        win lose kick tackle cheer watch | fast offside unbeaten strong lucky |
+        #goals #worldcup #gameday #football | 🏆 🏀 🏈 👟""",
+    "food": """food dinner coffee pizza cake breakfast kitchen recipe cheese soup chicken bread |
+        eat cook bake taste drink order | hungry delicious spicy sweet fresh |
+        #foodie #yum #brunch #homemade | 🍕 🍔 🍰 🍩""",
+    "politics": """government vote election law president country tax court war freedom party
+        senate | campaign protest argue speak lie govern | corrupt free national public honest |
+        #politics #election #vote #debate | 📢 🗽 😡 📰""",
+    "weather": """rain sun snow wind summer storm winter sky cold clouds forest river |
+        pour shine freeze melt grow bloom | warm sunny rainy frozen windy |
+        #weather #sunset #snowday #spring | 🌞 🌈 🌊 🌸""",
+    "games": """level console quest dragon controller server sword castle lobby puzzle boss armor |
+        dodge shoot respawn build grind hack | epic virtual legendary rare hidden |
+        #gaming #esports #speedrun #retro | 🎮 👾 🐉 🎲""",
+    "school": """school class exam teacher homework book college paper library grade lecture
+        student | study read write learn teach fail | smart boring difficult late academic |
+        #school #finals #study #graduation | 📚 🎓 😴 😩""",
+    "love": """love heart family mother baby friend wedding kiss brother sister girl boy |
+        hug miss marry adore trust forgive | lonely happy beautiful crazy dear |
+        #love #family #blessed #friends | 😍 💕 😘 💔""",
+    "film": """movie film show episode actor scene trailer series theater screen sequel villain |
+        rewatch laugh cry act binge rewind | funny scary romantic classic overrated |
+        #movies #oscars #finale #nowwatching | 🎬 😂 😱 🍿""",
+    "work": """job office meeting computer phone code email salary project money deadline software |
+        work type send fix hire quit | busy tired rich digital broken |
+        #tech #work #startup #monday | 💻 📱 💰 😎""",
+    "travel": """trip plane beach city hotel train road airport island map passport luggage |
+        fly drive walk pack explore wander | foreign lost far local wild |
+        #travel #wanderlust #roadtrip #vacation | 🚗 🌍 🌴 🚀""",
+    "health": """gym doctor sleep body muscle yoga diet workout pain medicine headache health |
+        sweat lift stretch rest heal breathe | sick healthy sore calm weak |
+        #fitness #health #yoga #running | 💪 🙏 🔥 😷""",
+}
+_BY_TOPIC = [[words.split() for words in topic.split("|")] for topic in TOPICS.values()]
+_BY_CLASS = zip(
+    ("noun", "verb", "adjective", "hashtag", "emoji"), zip(*_BY_TOPIC, strict=True), strict=True
+)
+OPEN = {name: list(chain(*zip(*words, strict=True))) for name, words in _BY_CLASS}
 
 CLASSES = (*CLOSED, "noun", "verb", "adjective", "hashtag", "mention", "emoji")
 TOPICAL = len(CLOSED)  # this class and those after it are topical
@@ -180,12 +152,9 @@ def vocabulary(
     wanted = {name: min(len(words), max(3, size // 80)) for name, words in known.items()}
     wanted |= {name: max(3, round(share * size)) for name, share in SHARES.items()}
     wanted["mention"] = min(wanted["mention"], len(users))
-    wanted["emoji"] = min(wanted["emoji"], len(EMOJI.split()))
+    wanted["emoji"] = min(wanted["emoji"], len(OPEN["emoji"]))
     wanted["noun"] = size - sum(wanted.values())
-    known["mention"] = [f"@{user}" for user in users]
-    for name, lines in OPEN.items():
-        by_topic = [line.split() for line in lines.split("\n") if line]
-        known[name] = list(chain(*zip(*by_topic, strict=True)))
+    known |= OPEN | {"mention": [f"@{user}" for user in users]}
     words: list[Sequence[str]] = []
     for name in CLASSES:
         chosen = known[name][: wanted[name]]
@@ -196,7 +165,7 @@ def vocabulary(
 
 def _made_up(generator: np.random.Generator) -> Iterator[str]:
     """Yield different pronounceable words that are not among the real ones."""
-    seen = set(" ".join((*CLOSED.values(), *OPEN.values())).split())
+    seen = set(chain(" ".join(CLOSED.values()).split(), *OPEN.values()))
     while True:
         count, *draws, last = generator.integers(0, 1 << 30, size=6).tolist()
         word = "".join(SYLLABLES[draw % len(SYLLABLES)] for draw in draws[: 2 + count % 2])
@@ -232,43 +201,27 @@ def language(
         topical[..., begin:end] /= topical[..., begin:end].sum(-1, keepdims=True)
     for begin, end in pairwise(start[: TOPICAL + 1]):
         closed[begin:end] /= closed[begin:end].sum()
-    return Language(
-        words=tuple(chain(*words)),
-        class_of=np.repeat(np.arange(len(CLASSES)), sizes),
-        start=start,
-        transition=grammar(),
-        closed=closed,
-        topical=topical,
-    )
+    class_of = np.repeat(np.arange(len(CLASSES)), sizes)
+    return Language(tuple(chain(*words)), class_of, start, grammar(), closed, topical)
 
 
 FOREIGN = {  # by language, the beginnings, middles and ends of sentences
-    "es": (
-        "hoy mañana|mi hermano|la gente|nosotros siempre|mi madre|este año",
-        "quiere comer|habla mucho de|no entiende|busca otra vez|mira todos los días",
-        "en la playa|el partido de fútbol|con mis amigos|la música nueva|por la noche",
-    ),
-    "de": (
-        "heute|meine schwester|der neue lehrer|das wetter|unsere mannschaft|mein nachbar",
-        "ist wirklich|macht schon wieder|bleibt leider noch|war gestern abend",
-        "sehr schön|viel zu laut|nicht zu hause|auf dem weg nach berlin|wunderbar müde",
-    ),
-    "pt": (
-        "hoje|minha mãe|meu irmão|o meu time|a gente|essa menina",
-        "não quer mais|vai ficar|está sempre|gosta muito de",
-        "saudade de você|dormir até tarde|jogar bola na rua|feijão com arroz|cantar",
-    ),
-    "fr": (
-        "aujourd'hui|ma sœur|le professeur|mon voisin|cette chanson|tout le monde",
-        "ne veut pas|est vraiment|aime beaucoup|va bientôt",
-        "trop bien|manger du fromage|partir en vacances|regarder le match|dormir ici",
-    ),
-    "ja": (
-        "今日は|明日も|うちの猫が|友達と|日本の夏は|新しい先生が",
-        "とても|やっぱり|久しぶりに|ずっと",
-        "楽しかったです|眠いなあ|ご飯を食べました|学校に行きます|歌っています",
-    ),
-}
+    "es": ("hoy mañana|mi hermano|la gente|nosotros siempre|mi madre|este año",
+           "quiere comer|habla mucho de|no entiende|busca otra vez|mira todos los días",
+           "en la playa|el partido de fútbol|con mis amigos|la música nueva|por la noche"),
+    "de": ("heute|meine schwester|der neue lehrer|das wetter|unsere mannschaft|mein nachbar",
+           "ist wirklich|macht schon wieder|bleibt leider noch|war gestern abend",
+           "sehr schön|viel zu laut|nicht zu hause|auf dem weg nach berlin|wunderbar müde"),
+    "pt": ("hoje|minha mãe|meu irmão|o meu time|a gente|essa menina",
+           "não quer mais|vai ficar|está sempre|gosta muito de",
+           "saudade de você|dormir até tarde|jogar bola na rua|feijão com arroz|cantar"),
+    "fr": ("aujourd'hui|ma sœur|le professeur|mon voisin|cette chanson|tout le monde",
+           "ne veut pas|est vraiment|aime beaucoup|va bientôt",
+           "trop bien|manger du fromage|partir en vacances|regarder le match|dormir ici"),
+    "ja": ("今日は|明日も|うちの猫が|友達と|日本の夏は|新しい先生が",
+           "とても|やっぱり|久しぶりに|ずっと",
+           "楽しかったです|眠いなあ|ご飯を食べました|学校に行きます|歌っています"),
+}  # fmt: skip
 
 
 def foreign() -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from firehose.config import Section, Texts, merge, nearest, overrides, read_toml
-from firehose.data.sources import BUILT_IN, Source, find, recognise
+from firehose.data.sources import BUILT_IN, SOURCES, Source, recognise
 from firehose.errors import FirehoseError
 
 
@@ -48,17 +48,10 @@ class VocabularyPlan(Section):
         return self
 
 
-def _source(values: Any) -> Any:
-    """The source of the class that ``kind`` names, so that errors name the keys of that class."""
-    if isinstance(values, Source):
-        return values
-    return find(values.get("kind", "nature")).of(values, "the source")
-
-
 class Plan(Section):
     """The source of the posts, and how a corpus is made from them."""
 
-    source: Annotated[SerializeAsAny[Source], BeforeValidator(_source)]
+    source: Annotated[SerializeAsAny[Source], BeforeValidator(SOURCES.settings)]
     clean: Cleaning = Cleaning()
     split: Splitting = Splitting()
     vocabulary: VocabularyPlan = VocabularyPlan()

@@ -12,7 +12,6 @@ or a single moment has most of the posts.
 """
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 
 import firehose
 from firehose.data import encoding, floor, wordcount
-from firehose.data.corpus import SPLITS, Corpus, Manifest, Step, VocabularyRecord, is_corpus
+from firehose.data.corpus import SPLITS, Corpus, Step, is_corpus
 from firehose.data.engine import Runner, Task, run
 from firehose.data.plan import Plan
 from firehose.data.reading import parts, read_shard
@@ -34,7 +33,6 @@ from firehose.data.settling import settle_part, steps
 from firehose.data.vocabulary import MOST_WORDS, Vocabulary
 from firehose.errors import FirehoseError
 from firehose.progress import announce, track
-from firehose.storage.seals import File, sha256
 from firehose.storage.workspace import workspace
 
 
@@ -61,16 +59,11 @@ class Execution:
 
     def each(self, work: Callable[[Task], Task], tasks: Sequence[Task], doing: str) -> list[Task]:
         """Do the work of all tasks; returns the results in the order of the tasks."""
-        numbered = [task | {"order": order} for order, task in enumerate(tasks)]
-        done = run(partial(_ordered, work), numbered, self.workers, self.runner)
-        return sorted(track(done, len(tasks), doing), key=lambda result: int(result["order"]))
+        done = dict(track(run(work, tasks, self.workers, self.runner), len(tasks), doing))
+        return [done[number] for number in range(len(tasks))]
 
 
 HERE = Execution()
-
-
-def _ordered(work: Callable[[Task], Task], task: Task) -> Task:
-    return work(task) | {"order": task["order"]}
 
 
 def prepare(
@@ -113,10 +106,13 @@ def prepare(
         with announce("putting the corpus together"):
             (folder / "config.toml").write_text(plan.to_toml(), encoding="utf-8")
             for name, own_users, own_words in zip(names, users, words, strict=True):
-                sizes = encoding.counts(encoded, name)
+                sizes = {
+                    split: encoding.total(task["counts"][f"{name}/{split}"] for task in encoded)
+                    for split in SPLITS
+                }
                 told = account | {"words": own_words, "config": plan.public()}
                 result = folder / "result" / (name if plan.split.small else "")
-                _assemble(folder, result, own_users, sizes, told)
+                encoding.assemble(folder, name, own_users, sizes, told, result)
     places = [given / name for name in sorted(names)] if plan.split.small else [given]
     return Prepared([Corpus(place) for place in places], _examples(read))
 
@@ -144,7 +140,7 @@ def _examples(read: Sequence[Task]) -> dict[str, str]:
 
 
 def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[str, Any]:
-    """The manifest's counts of what was read, skipped, and removed by each cleaning step."""
+    """What the manifest says of what was read, skipped, and removed by each cleaning step."""
     skipped: Counter[str] = Counter()
     for shard in read:
         skipped.update(shard["skipped"])
@@ -152,7 +148,8 @@ def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[
     lost = np.sum([part["lost"] for part in settled], axis=0).tolist()
     removed = zip(steps(plan.clean), posts, lost, strict=True)
     return {
-        "read": sum(shard["posts"] for shard in read) + skipped.total(),
+        "version": firehose.__version__,
+        "read": sum(posts for shard in read for _, posts in shard["batches"]) + skipped.total(),
         "read_users": sum(part["users"] for part in settled),
         "skipped": dict(sorted(skipped.items())),
         "steps": [Step(name=name, posts=posts, users=users) for name, posts, users in removed],
@@ -216,49 +213,3 @@ def _make_vocabulary(plan: Plan, folder: Path, counts: pa.Table) -> None:
         frequent = wordcount.most_frequent(counts, MOST_WORDS)
         vocabulary = Vocabulary.train(frequent, plan.vocabulary.size)
     (folder / "vocabulary.model").write_bytes(vocabulary.model)
-
-
-def _assemble(
-    folder: Path,
-    out: Path,
-    users: pa.Table,
-    counts: dict[str, encoding.Counts],
-    told: dict[str, Any],
-) -> None:
-    """Write one corpus from the slices; ``told`` holds fields of the manifest known already."""
-    out.mkdir(parents=True, exist_ok=True)
-    vocabulary = Vocabulary.load(folder / "vocabulary.model")
-    splits = {place.split("/")[1]: place for place in counts if counts[place].posts}
-    splits |= {name: place for place in counts if (name := place.split("/")[1]) != "pretrain"}
-    files: dict[str, File] = {}
-    for name, place in splits.items():
-        files |= encoding.write_split(folder, place, out / name, counts[place], vocabulary.dtype)
-    pq.write_table(users.combine_chunks(), out / "users.parquet")
-    for name in ("vocabulary.model", "config.toml"):
-        shutil.copyfile(folder / name, out / name)
-    for name in ("vocabulary.model", "config.toml", "users.parquet"):
-        files[name] = File(bytes=(out / name).stat().st_size, sha256=sha256(out / name))
-    known = {
-        name: floor.floor_of(
-            encoding.read_raw(folder, place, "floor", np.float64),
-            encoding.read_raw(folder, place, "words", np.int32),
-        )
-        for name, place in splits.items()
-        if counts[place].posts and encoding.has_raw(folder, place, "floor")
-    }
-    manifest = Manifest(
-        version=firehose.__version__,
-        posts={name: counts[splits[name]].posts for name in SPLITS if name in splits},
-        users=len(users),
-        unique_words=sum(count.unique for count in told["words"].values()),
-        vocabulary=VocabularyRecord(
-            size=vocabulary.size,
-            sot=vocabulary.sot,
-            eot=vocabulary.eot,
-            unknown=sum(count.unknown for count in counts.values()),
-        ),
-        floor=known or None,
-        files=dict(sorted(files.items())),
-        **told,
-    )
-    (out / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")

@@ -6,6 +6,7 @@ them are held out) can be decided within that part, in memory that does not grow
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -24,18 +25,12 @@ from firehose.errors import FirehoseError
 PARTS = 64
 PART = 500_000  # posts above which a part is divided
 ROWS = 32_768  # posts held in memory while reading
-COLUMNS = pa.schema(  # the fields of a post, in their order
-    [
-        ("user", pa.string()),
-        ("text", pa.large_string()),  # the 32-bit offsets of pa.string() end at 2 GB
-        ("time", pa.int64()),
-        ("id", pa.string()),
-        ("language", pa.string()),
-        ("is_retweet", pa.bool_()),
-        ("is_reply", pa.bool_()),
-        ("split", pa.string()),
-    ]
-)
+COLUMNS = pa.schema({  # the fields of a post, in their order
+    "user": pa.string(),
+    "text": pa.large_string(),  # the 32-bit offsets of pa.string() end at 2 GB
+    "time": pa.int64(), "id": pa.string(), "language": pa.string(),
+    "is_retweet": pa.bool_(), "is_reply": pa.bool_(), "split": pa.string(),
+})  # fmt: skip
 
 
 def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, task: Task) -> Task:
@@ -48,7 +43,6 @@ def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, 
     skipped: Counter[str] = Counter()
     examples: dict[str, str] = {}
     batches: list[tuple[int, int]] = []  # part and posts of each record batch
-    read = 0
 
     def posts() -> Iterator[Post]:
         for record in source.records(task["shard"]):
@@ -65,25 +59,23 @@ def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, COLUMNS) as writer:
         stream = posts()
         while block := list(islice(stream, ROWS)):
-            read += len(block)
             for part, batch in _by_part(block):
                 batches.append((part, len(batch)))
                 writer.write_batch(batch)
-    return {"number": task["number"], "posts": read, "batches": batches} | {
-        "skipped": dict(skipped),
-        "examples": examples,
-    }
+    told = {"number": task["number"], "batches": batches}
+    return told | {"skipped": skipped, "examples": examples}
 
 
 def parts(shards: Sequence[Task]) -> list[Task]:
     """The tasks of the next stage: each part, or, where a part is too large, each share of it."""
-    sizes = np.zeros(PARTS, np.int64)
+    sizes = [0] * PARTS
     for shard in shards:
         for part, posts in shard["batches"]:
             sizes[part] += posts
+    counts = [max(math.ceil(size / PART), 1) for size in sizes]
     shares = [
         {"residue": part + PARTS * share, "modulus": PARTS * count}
-        for part, count in enumerate(np.maximum(-(-sizes // PART), 1).tolist())
+        for part, count in enumerate(counts)
         for share in range(count)
     ]
     return [{"part": number} | share for number, share in enumerate(shares)]
@@ -117,25 +109,22 @@ def hash64(text: str) -> int:
 def _by_part(posts: Sequence[Post]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the number of each part that has some of the posts, and these, in their order."""
     try:
-        arrays = _arrays(posts)
+        whole = _batch(posts)
     except UnicodeEncodeError:  # half of a surrogate pair, such as "\ud83d" in JSON
         posts = [Post(*map(_mended, post)) for post in posts]
-        arrays = _arrays(posts)
-    known: dict[str, int] = {}
-    for post in posts:
-        if post.user not in known:
-            known[post.user] = hash64(post.user) % PARTS
-    part = np.fromiter((known[post.user] for post in posts), np.int64, len(posts))
+        whole = _batch(posts)
+    part_of = {user: hash64(user) % PARTS for user in {post.user for post in posts}}
+    part = np.fromiter((part_of[post.user] for post in posts), np.int64, len(posts))
     order = np.argsort(part, kind="stable")
-    whole = pa.RecordBatch.from_arrays(arrays, schema=COLUMNS).take(pa.array(order))
+    whole = whole.take(pa.array(order))
     bounds = np.searchsorted(part[order], np.arange(PARTS + 1))
     for number in np.flatnonzero(np.diff(bounds)):
         yield int(number), whole.slice(bounds[number], bounds[number + 1] - bounds[number])
 
 
-def _arrays(posts: Sequence[Post]) -> list[pa.Array]:
-    columns = zip(zip(*posts, strict=True), COLUMNS, strict=True)
-    return [pa.array(values, field.type) for values, field in columns]
+def _batch(posts: Sequence[Post]) -> pa.RecordBatch:
+    columns = dict(zip(COLUMNS.names, zip(*posts, strict=True), strict=True))
+    return pa.RecordBatch.from_pydict(columns, COLUMNS)
 
 
 def _mended(value: Any) -> Any:

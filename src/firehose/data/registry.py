@@ -47,10 +47,6 @@ class UserRegistry:
         """The name of the user with this number; raises a KeyError where nobody has it."""
         return self._names[number]
 
-    def names(self) -> list[str]:
-        """All names, by their numbers."""
-        return list(self._numbers)
-
     def forget(self, name: str) -> int | None:
         """Remove a user's name; returns the number that was the user's, None for somebody unknown.
 

@@ -5,9 +5,9 @@ in the counter of the step that removed it.
 """
 
 import functools
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,16 @@ from firehose.data.wordcount import COUNTS, count_table
 CHUNK = 8_192  # texts held as Python strings at a time
 SAMPLE = 1_024  # the time of every such post is used to cut the stream into slices
 
+Codes = NDArray[np.uint8]
+Integers = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
 TRAIN, VALIDATION, TEST, PRETRAIN = range(len(SPLITS))
 KEPT, EMPTY, FOREIGN, REPEATED, DUPLICATE, RARE = range(6)  # what became of a post
+
+# The language detector is loaded once per process, as that takes longer than a small part.
+_language = functools.cache(Language)
 
 
 def steps(clean: Cleaning) -> list[str]:
@@ -51,7 +59,8 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
     user = pc.index_in(posts["user"], names).to_numpy()
     when = posts["time"].to_numpy()
     listed = posts["split"].is_valid().to_numpy()  # posts whose split a published list names
-    early = ~listed & (when < _milliseconds(plan.split.pretrain_before))
+    limit = np.datetime64(plan.split.pretrain_before or "NaT")  # no time is before NaT
+    early = ~listed & (when.astype("datetime64[ms]") < limit)
 
     fate = _clean(plan.clean, posts, listed)
     _drop_duplicates(fate, user, key)
@@ -63,10 +72,8 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
         split[pc.equal(posts["split"], SPLITS[code]).fill_null(False).to_numpy()[kept]] = code
     small = _is_small(plan.split, names)[user[kept]]
 
-    training = np.isin(split, (TRAIN, PRETRAIN))
-    cleaned, length, counts = _words(
-        posts["text"].take(kept), training, split == PRETRAIN, small, plan.clean.mentions
-    )
+    texts = posts["text"].take(kept)
+    cleaned, length, counts = _words(texts, split, small, plan.clean.mentions == "replace")
     columns = {"time": when[kept], "key": key[kept], "user": user[kept].astype(np.int32)}
     columns |= {"split": split, "small": small, "words": length, "text": cleaned}
     name = f"{task['part']:06}.parquet"
@@ -84,12 +91,14 @@ def settle_part(plan: Plan, folder: Path, shards: Sequence[Task], task: Task) ->
     }
 
 
-def _clean(clean: Cleaning, posts: pa.Table, listed: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def _clean(clean: Cleaning, posts: pa.Table, listed: Mask) -> Codes:
     """The fate of each post after the steps that need no other posts."""
     language = _language()
     fates: list[int] = []
-    for chunk in _chunks(posts.select(["text", "language", "is_retweet", "is_reply"])):
-        for text, stated, is_retweet, is_reply in zip(*chunk, strict=True):
+    used = posts.select(["text", "language", "is_retweet", "is_reply"])
+    for chunk in used.to_batches(CHUNK):
+        rows = zip(*(column.to_pylist() for column in chunk.columns), strict=True)
+        for text, stated, is_retweet, is_reply in rows:
             if len(text) > clean.max_characters or is_blank(text):
                 fates.append(EMPTY)
             elif listed[len(fates)]:
@@ -108,15 +117,7 @@ def _code(language: str | None) -> str:
     return (language or "").lower().replace("_", "-").partition("-")[0]
 
 
-@functools.cache
-def _language() -> Language:
-    """The language detector, loaded once per process, as that takes longer than a small part."""
-    return Language()
-
-
-def _drop_duplicates(
-    fate: NDArray[np.uint8], user: NDArray[np.int64], key: NDArray[np.uint64]
-) -> None:
+def _drop_duplicates(fate: Codes, user: Integers, key: Hashes) -> None:
     """Mark as duplicates all but the first read of a user's posts with the same id."""
     kept = np.flatnonzero(fate == KEPT)
     order = kept[np.lexsort((kept, key[kept], user[kept]))]
@@ -124,25 +125,14 @@ def _drop_duplicates(
     fate[order[1:][again]] = DUPLICATE
 
 
-def _drop_rare(
-    fate: NDArray[np.uint8],
-    user: NDArray[np.int64],
-    early: NDArray[np.bool_],
-    listed: NDArray[np.bool_],
-    minimum: int,
-) -> None:
+def _drop_rare(fate: Codes, user: Integers, early: Mask, listed: Mask, minimum: int) -> None:
     """Mark the posts of users with fewer than ``minimum``, not counting those for pretraining."""
     own = (fate == KEPT) & ~early
     counts = np.bincount(user[own], minlength=int(user.max(initial=0)) + 1)
     fate[own & ~listed & (counts[user] < minimum)] = RARE
 
 
-def _split(
-    split: Splitting,
-    user: NDArray[np.int64],
-    key: NDArray[np.uint64],
-    early: NDArray[np.bool_],
-) -> NDArray[np.uint8]:
+def _split(split: Splitting, user: Integers, key: Hashes, early: Mask) -> Codes:
     """The split of each post: a user's posts with the smallest hashes are held out."""
     order = np.lexsort((_mix(key, split.seed), user, early))
     order = order[: len(order) - np.count_nonzero(early)]
@@ -154,13 +144,13 @@ def _split(
     return codes
 
 
-def _is_small(split: Splitting, names: pa.Array) -> NDArray[np.bool_]:
+def _is_small(split: Splitting, names: pa.Array) -> Mask:
     """Which users belong to the small corpus; without one, none."""
     hashes = np.fromiter(map(hash64, names.to_pylist()), np.uint64, len(names))
     return _mix(hashes, split.seed) / 2.0**64 < (split.small or 0.0)
 
 
-def _mix(values: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+def _mix(values: Hashes, seed: int) -> Hashes:
     """Hashes mixed with a seed by the finalizer of SplitMix64, the same on every machine."""
     mixed = values ^ np.uint64(hash64(f"seed {seed}"))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -169,33 +159,26 @@ def _mix(values: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def _words(
-    texts: pa.ChunkedArray,
-    training: NDArray[np.bool_],
-    pretraining: NDArray[np.bool_],
-    small: NDArray[np.bool_],
-    mentions: str,
+    texts: pa.ChunkedArray, split: Codes, small: Mask, replace: bool
 ) -> tuple[pa.ChunkedArray, NDArray[np.int32], pa.Table]:
     """Cleaned texts, their numbers of words with <EOT>, and how often each word occurs.
 
     The vocabulary is trained on the ``training`` counts. The ``total`` counts describe a corpus;
     posts for pretraining are not among them.
     """
-    replace = mentions == "replace"
-    groups = (training + 2 * pretraining + 4 * small).tolist()
-    counters: dict[int, Counter[str]] = {group: Counter() for group in sorted(set(groups))}
+    groups = zip(split.tolist(), small.tolist(), strict=True)
+    counters: defaultdict[tuple[int, bool], Counter[str]] = defaultdict(Counter)
     cleaned: list[pa.Array] = []
     lengths: list[int] = []
-    for (chunk,) in _chunks(pa.table({"text": texts})):
-        lines = []
-        for text in chunk:
-            found = words(text, replace)
-            counters[groups[len(lengths)]].update(found)
-            lines.append(" ".join(found))
-            lengths.append(len(found) + 1)
-        cleaned.append(pa.array(lines, pa.string()))
+    for chunk in pa.table({"text": texts}).to_batches(CHUNK):
+        found = [words(text, replace) for text in chunk["text"].to_pylist()]
+        for own, group in zip(found, islice(groups, len(found)), strict=True):
+            counters[group].update(own)
+        cleaned.append(pa.array([" ".join(own) for own in found], pa.string()))
+        lengths += [len(own) + 1 for own in found]
     tables = [
-        count_table(counter, bool(group & 4), bool(group & 1), not group & 2)
-        for group, counter in counters.items()
+        count_table(counter, is_small, training=code in (TRAIN, PRETRAIN), total=code != PRETRAIN)
+        for (code, is_small), counter in counters.items()
     ]
     counts = pa.concat_tables([COUNTS.empty_table(), *tables])
     return pa.chunked_array(cleaned, pa.string()), np.array(lengths, np.int32), counts
@@ -212,21 +195,8 @@ def _users(names: pa.Array, columns: dict[str, Any]) -> pa.Table:
     return pa.table(table | {SPLITS[code]: posts[:, code] for code in (TRAIN, VALIDATION, TEST)})
 
 
-def _users_lost(fate: NDArray[np.uint8], user: NDArray[np.int64], step: int) -> int:
+def _users_lost(fate: Codes, user: Integers, step: int) -> int:
     """How many users had posts before a step and have none after it."""
     before = np.unique(user[(fate == KEPT) | (fate >= step)])
     after = np.unique(user[(fate == KEPT) | (fate > step)])
     return len(before) - len(after)
-
-
-def _milliseconds(day: date | None) -> int:
-    """The first millisecond of a day since 1970; for None, before all times."""
-    if day is None:
-        return int(np.iinfo(np.int64).min)
-    return int(datetime.combine(day, time.min, UTC).timestamp() * 1000)
-
-
-def _chunks(table: pa.Table) -> Iterator[list[list[Any]]]:
-    """The columns as Python lists, a bounded number of rows at a time."""
-    for start in range(0, len(table), CHUNK):
-        yield [column.to_pylist() for column in table.slice(start, CHUNK).columns]

@@ -8,22 +8,23 @@ memory; everything else is counted in chunks. :func:`stats` writes the page, wit
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount
-from firehose.data.lengths import Lengths
+from firehose.data.corpus import Corpus, Floor, Manifest, Split, Step, WordCount, histogram
 from firehose.data.post import USER_SPLITS
 from firehose.errors import FirehoseError
 from firehose.report.tables import Published, Table, terminal
-from firehose.report.words import compact
+from firehose.report.words import compact, many, percent
 from firehose.storage.seals import Record
 
 if TYPE_CHECKING:
     import rich.table
 
+MAX_TOKENS = 50  # of a post, that the paper's models are trained on
+COVERED = 0.99  # the share of posts that a model should read whole
 SAMPLE = 24  # users in the figure of activity
 COLUMNS = 200  # the most columns of time in the figure of activity
 CHUNK = 1 << 20  # posts counted at a time
@@ -59,6 +60,28 @@ class Quantiles(Record):
     mean: float
 
 
+class Lengths(Record):
+    """How many tokens the training posts have, ``<SOT>`` and ``<EOT>`` included."""
+
+    posts: int
+    longer: int  # posts with more than MAX_TOKENS
+    covering: int  # the number of tokens that COVERED of the posts do not exceed
+
+    @classmethod
+    def of(cls, split: Split) -> Self:
+        """The lengths of the posts of a split."""
+        longer = round(split.share_longer(MAX_TOKENS) * len(split))
+        return cls(posts=len(split), longer=longer, covering=split.tokens_covering(COVERED))
+
+    def sentence(self) -> str:
+        """What a model has to be set to, and what the paper's setting would cut."""
+        cut = f"{percent(self.longer, self.posts)} of them" if self.longer else "none of them"
+        return (
+            f"{percent(round(100 * COVERED), 100)} of the posts have at most "
+            f"{many(self.covering, 'token')}; a model with max_tokens = {MAX_TOKENS} cuts {cut}."
+        )
+
+
 class SplitCount(Record):
     """The size of a split; words without ``<EOT>``, pieces with ``<SOT>`` and ``<EOT>``."""
 
@@ -74,11 +97,6 @@ class Quarters(Record):
     first: int  # quarters since 1970
     newcomers: tuple[int, ...]
     leavers: tuple[int, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the quarters, such as “2013 Q1”."""
-        return [quarter_name(self.first + index) for index in range(len(self.newcomers))]
 
 
 class Gaps(Record):
@@ -139,16 +157,14 @@ def describe(corpus: Corpus) -> Statistics:
     counts = {name: _count(split) for name, split in corpus.splits.items()}
     chosen = [counts[split.name] for split in splits]
     table = _sort(splits)
-    posts = _posts(table)
-    present = np.flatnonzero(posts)
-    ends = np.cumsum(posts)[present]
-    starts = ends - posts[present]
+    starts, ends = table.bounds()
     first, last = table.times(starts), table.times(ends - 1)
+    words = (split.words[chunk] - 1 for split in splits for chunk in _chunks(len(split)))
     gaps, silent = _gaps(table)
     return Statistics(
         name=corpus.name,
-        users=len(present),
-        posts=int(posts.sum()),
+        users=len(starts),
+        posts=len(table.keys),
         words=sum(count.words for count in chosen),
         pieces=sum(count.pieces for count in chosen),
         unique_words=manifest.unique_words,
@@ -156,8 +172,8 @@ def describe(corpus: Corpus) -> Statistics:
         splits=counts,
         first=int(first.min()),
         last=int(last.max()),
-        posts_per_user=_quantiles(np.bincount(posts[present])),
-        words_per_post=_quantiles(_words(splits)),
+        posts_per_user=_quantiles(np.bincount(ends - starts)),
+        words_per_post=_quantiles(histogram(words)),
         lengths=Lengths.of(corpus.splits["train"]),
         categories=manifest.words,
         quarters=_quarters(first, last),
@@ -183,11 +199,6 @@ def stats(
     opened = Corpus(corpus) if isinstance(corpus, str | Path) else corpus
     made = command or f"firehose stats {opened.path}"
     return write(describe(opened), Path(out) if out else opened.path / "stats", made)
-
-
-def table(statistics: Statistics) -> "rich.table.Table":
-    """The paper's table with a row for this corpus, for the terminal."""
-    return terminal(sizes(statistics))
 
 
 def tables(statistics: Statistics) -> "list[rich.table.Table]":
@@ -239,6 +250,13 @@ class _Table:
         found: Integers = self.keys[places] >> self.bits
         return found
 
+    def bounds(self) -> tuple[Integers, Integers]:
+        """Where the posts of each user begin and end; those without posts are left out."""
+        users = np.arange(int(self.users(-1)) + 1)
+        starts = np.searchsorted(self.keys, users << self.bits)
+        ends = np.append(starts[1:], len(self.keys))
+        return starts[starts < ends], ends[starts < ends]
+
     def times(self, places: Any) -> Integers:
         found: Integers = (self.keys[places] & ((1 << self.bits) - 1)) + self.origin
         return found
@@ -273,33 +291,10 @@ def _chunks(length: int, overlap: int = 0) -> Iterator[slice]:
         yield slice(start, min(start + CHUNK + overlap, length))
 
 
-def _posts(table: _Table) -> Integers:
-    """The number of posts of each user, by the user's number."""
-    users = int(table.users(-1)) + 1
-    posts = np.zeros(users, np.int64)
-    for chunk in _chunks(len(table.keys)):
-        posts += np.bincount(table.users(chunk), minlength=users)
-    return posts
-
-
 def _count(split: Split) -> SplitCount:
-    users = np.unique(split.user)
-    return SplitCount(
-        posts=len(split),
-        users=int((users >= 0).sum()),
-        words=int(split.words.sum(dtype=np.int64)) - len(split),
-        pieces=int(split.offsets[-1]),
-    )
-
-
-def _words(splits: list[Split]) -> Integers:
-    """The number of posts with 0, 1, 2 … words."""
-    longest = max(int(split.words.max()) for split in splits if len(split))
-    counts = np.zeros(longest, np.int64)
-    for split in splits:
-        for chunk in _chunks(len(split)):
-            counts += np.bincount(split.words[chunk] - 1, minlength=longest)
-    return counts
+    users = int((np.unique(split.user) >= 0).sum())
+    words = int(split.words.sum(dtype=np.int64)) - len(split)
+    return SplitCount(posts=len(split), users=users, words=words, pieces=int(split.offsets[-1]))
 
 
 def _quantiles(counts: Integers) -> Quantiles:
@@ -312,29 +307,17 @@ def _quantiles(counts: Integers) -> Quantiles:
         below, above = np.searchsorted(upto, [int(place) + 1, int(np.ceil(place)) + 1])
         return float(below + (above - below) * (place % 1))
 
-    return Quantiles(
-        least=at(0),
-        quarter=at(0.25),
-        median=at(0.5),
-        three_quarters=at(0.75),
-        most=at(1),
-        mean=float(counts @ np.arange(len(counts)) / total),
-    )
+    mean = float(counts @ np.arange(len(counts)) / total)
+    values = (*map(at, (0, 0.25, 0.5, 0.75, 1)), mean)
+    return Quantiles(**dict(zip(Quantiles.model_fields, values, strict=True)))
 
 
 def _quarters(first: Integers, last: Integers) -> Quarters:
-    def quarter(times: Integers) -> Integers:
-        months = times.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
-        found: Integers = months // 3
-        return found
-
-    origin = int(quarter(first).min())
-    length = int(quarter(last).max()) - origin + 1
-    return Quarters(
-        first=origin,
-        newcomers=tuple(np.bincount(quarter(first) - origin, minlength=length).tolist()),
-        leavers=tuple(np.bincount(quarter(last) - origin, minlength=length).tolist()),
-    )
+    times = np.stack([first, last]).astype("datetime64[ms]")
+    quarters = times.astype("datetime64[M]").astype(np.int64) // 3  # since 1970
+    origin, length = int(quarters.min()), int(np.ptp(quarters)) + 1
+    newcomers, leavers = (np.bincount(row - origin, minlength=length).tolist() for row in quarters)
+    return Quarters(first=origin, newcomers=tuple(newcomers), leavers=tuple(leavers))
 
 
 def _gaps(table: _Table) -> tuple[Gaps, int]:
@@ -353,16 +336,14 @@ def _gaps(table: _Table) -> tuple[Gaps, int]:
         counts += np.bincount(places.clip(max=len(edges) - 1), minlength=len(edges))
         within += np.bincount(np.searchsorted(limits, gaps), minlength=len(within))
         silent.update(users[1:][same][gaps > DURATIONS["year"]].tolist())
-    return (
-        Gaps(
-            total=int(counts.sum()),
-            edges=tuple(edges.tolist()),
-            counts=tuple(counts[1:].tolist()),
-            shorter=int(counts[0]),
-            within=dict(zip(DURATIONS, np.cumsum(within).tolist(), strict=False)),
-        ),
-        len(silent),
+    found = Gaps(
+        total=int(counts.sum()),
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts[1:].tolist()),
+        shorter=int(counts[0]),
+        within=dict(zip(DURATIONS, np.cumsum(within).tolist(), strict=False)),
     )
+    return found, len(silent)
 
 
 def _activity(
@@ -374,17 +355,10 @@ def _activity(
     sample = generator.choice(len(starts), min(SAMPLE, len(starts)), replace=False)
     sample = sample[np.argsort(first[sample], kind="stable")]
     length = (last - origin) // width + 1
-    columns = [
-        np.bincount((table.times(slice(starts[user], ends[user])) - origin) // width, None, length)
-        for user in sample
-    ]
-    return Activity(
-        start=origin,
-        width=width,
-        unit=unit,
-        columns=tuple(tuple(row.tolist()) for row in columns),
-        posts=tuple((ends - starts)[sample].tolist()),
-    )
+    places = [(table.times(slice(starts[user], ends[user])) - origin) // width for user in sample]
+    columns = tuple(tuple(np.bincount(own, minlength=length).tolist()) for own in places)
+    posts = tuple(map(len, places))
+    return Activity(start=origin, width=width, unit=unit, columns=columns, posts=posts)
 
 
 def _width(span: int) -> tuple[str, int]:

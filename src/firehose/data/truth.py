@@ -12,11 +12,13 @@ multiplied, none of them below 1e-9, so float64 holds the products without logar
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from firehose.batch import gather
 from firehose.data.clean import MENTION
 from firehose.data.nature import Floats, Integers, Nature, population
 from firehose.data.nature_language import END, TOPICAL
@@ -60,44 +62,32 @@ class Truth:
         self._owner, self._owner_value = users[order], everyone.own_values[order]
         self._owner_start = np.searchsorted(words[order], np.arange(nature.vocabulary + 1))
 
-    def __reduce__(self) -> tuple[type["Truth"], tuple[Nature]]:
-        return Truth, (self.nature,)
-
     def next_word(self, user: str, time_ms: int, words: Sequence[str]) -> dict[str, float]:
         """The probability of each word, and of ``<EOT>``, after ``words`` of a post."""
         number = self._numbers([user])[0]
         era = self.nature.era(np.array([time_ms]))[0]
         everyone, longest = self._everyone, self.nature.longest
-        # [word, topic]: the probability of each word for this user and era, given the topic
-        own = np.zeros(len(self.words))
-        begin, end = np.searchsorted(
-            everyone.own_keys, np.array([number, number + 1]) * len(self.words)
-        )
-        own[everyone.own_keys[begin:end] % len(self.words)] = everyone.own_values[begin:end]
-        share = np.where(self._class_of >= TOPICAL, everyone.strength[number], 0.0)[:, None]
-        says = (1 - share) * self._emission[era] + share * own[:, None]
-        topics = everyone.theta(np.array([number]), np.array([era]))[0]
-        before, possible = END, len(words) <= longest
+        _refuse_placeholder(*words)
+        known = [self._index.get(word, -1) for word in words]
+        classes = [END, *self._class_of[known].tolist()]
         transition = everyone.language.transition
-        for word in words:
-            _refuse_placeholder(word)
-            index = self._index.get(word)
-            if index is None or not transition[before, self._class_of[index]]:
-                possible = False
-                break
-            topics = topics * says[index]
-            before = int(self._class_of[index])
-        if not possible:
+        follows = all(transition[step] for step in pairwise(classes))
+        if len(words) > longest or -1 in known or not follows:
             raise FirehoseError(
                 f"No post of this nature begins with {' '.join(words)!r}: "
                 "ask only for beginnings that are possible."
             )
         if len(words) == longest:
             return dict.fromkeys(self.words, 0.0) | {EOT: 1.0}
-        chance = transition[before, self._class_of] * (says @ (topics / topics.sum()))
+        # [word, topic]: the probability of each word for this user and era, given the topic
+        every = np.arange(len(self.words))
+        own = self._psi(np.full_like(every, number), every)[:, None]
+        share = np.where(self._class_of >= TOPICAL, everyone.strength[number], 0.0)[:, None]
+        says = (1 - share) * self._emission[era] + share * own
+        topics = everyone.theta(np.array([number]), np.array([era]))[0] * says[known].prod(0)
+        chance = transition[classes[-1], self._class_of] * (says @ (topics / topics.sum()))
         following = dict(zip(self.words, chance.tolist(), strict=True))
-        following[EOT] = float(transition[before, END])
-        return following
+        return following | {EOT: float(transition[classes[-1], END])}
 
     def nats(self, users: Sequence[str], times: Integers, texts: Sequence[str]) -> Floats:
         """The negative log-likelihood of each post, given its user, ``<EOT>`` included."""
@@ -107,7 +97,8 @@ class Truth:
         for part, parsed in self._parse(texts):
             owner, era = numbers[part], eras[part]
             factors = self._emission[era[parsed.post], parsed.words]  # [word of post, topic]
-            factors += (self._odds[owner][parsed.post] * self._psi(owner, parsed))[:, None]
+            writer = owner[parsed.post]
+            factors += (self._odds[writer] * self._psi(writer, parsed.words))[:, None]
             topics = self._everyone.theta(owner, era)
             said = (topics * np.multiply.reduceat(factors, parsed.starts)).sum(1)
             said *= (1 - self._everyone.strength[owner]) ** parsed.topical
@@ -154,13 +145,11 @@ class Truth:
         late = everyone.lateness[:, None]
         most = self.nature.longest + 1
         summed = np.empty((self.nature.eras, most, self.nature.topics))
+        sides = everyone.mixtures.swapaxes(0, 1)
         for topical in range(most):
             weighed = prior * (1 - everyone.strength) ** topical
-            early, end = (
-                # Not @, as the last bits of BLAS's sums depend on its number of threads.
-                np.einsum("eu,uz->ez", weighed, everyone.mixtures[:, side])
-                for side in (0, 1)
-            )
+            # Not @, as the last bits of BLAS's sums depend on its number of threads.
+            early, end = (np.einsum("eu,uz->ez", weighed, side) for side in sides)
             summed[:, topical] = (1 - late) * early + late * end
         return summed
 
@@ -173,21 +162,16 @@ class Truth:
         negative, so that adding it loses no precision.
         """
         spoken, post = parsed.words[words], parsed.post[words]
-        first, count = self._owner_start[spoken], np.diff(self._owner_start)[spoken]
+        count = np.diff(self._owner_start)[spoken]
+        if not count.any():
+            return np.zeros(len(era))
         # First a row for each pair of a word of a post and a user who owns that word,
-        ends = np.cumsum(count)
-        rows = np.arange(ends[-1] if len(ends) else 0)
-        rows += np.repeat(first - (ends - count), count)
+        rows, _ = gather(self._owner_start[spoken], count)
         user, post, spoken = self._owner[rows], np.repeat(post, count), np.repeat(spoken, count)
         order = np.argsort(post * self.nature.users + user, kind="stable")
         user, post, spoken, rows = user[order], post[order], spoken[order], rows[order]
-        if not len(order):
-            return np.zeros(len(era))
-        factors = (
-            1
-            + (self._odds[user] * self._owner_value[rows])[:, None]
-            / (self._emission[era[post], spoken])
-        )
+        odds = self._odds[user] * self._owner_value[rows]
+        factors = 1 + odds[:, None] / self._emission[era[post], spoken]
         # then one for each pair of a post and a user who owns some of its words.
         new = np.append(True, (post[1:] != post[:-1]) | (user[1:] != user[:-1]))
         factors = np.multiply.reduceat(factors, np.flatnonzero(new)) - 1
@@ -210,10 +194,10 @@ class Truth:
             yield slice(bounds[begin], bounds[end])
             begin = end
 
-    def _psi(self, users: Integers, parsed: "_Parsed") -> Floats:
-        """The value of ψ for each word of a post and the post's user."""
+    def _psi(self, users: Integers, words: Integers) -> Floats:
+        """The value of ψ for each pair of a user and a word."""
         everyone = self._everyone
-        keys = users[parsed.post] * self.nature.vocabulary + parsed.words
+        keys = users * self.nature.vocabulary + words
         places = np.minimum(np.searchsorted(everyone.own_keys, keys), len(everyone.own_keys) - 1)
         return np.where(everyone.own_keys[places] == keys, everyone.own_values[places], 0.0)
 

@@ -1,10 +1,10 @@
 """The vocabulary: SentencePiece pieces, and the special pieces at the ends of a post."""
 
 import io
-import itertools
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Self
 
@@ -52,17 +52,14 @@ class Vocabulary:
         for name, spelling in self._respelled.items():
             texts = [text.replace(name, spelling) for text in texts]
         posts = self._processor.encode(texts, num_threads=1)
-        around = ((self.sot,), (self.eot,))
-        pieces = itertools.chain.from_iterable(
-            itertools.chain(around[0], post, around[1]) for post in posts
-        )
+        pieces = chain.from_iterable(chain([self.sot], post, [self.eot]) for post in posts)
         lengths = np.fromiter(map(len, posts), np.int64, len(posts)) + 2
         return np.fromiter(pieces, self.dtype, int(lengths.sum())), lengths
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of a post's tokens, without <SOT> and <EOT>."""
-        around = (self.sot, self.eot)
-        text: str = self._processor.decode([int(t) for t in tokens if int(t) not in around])
+        inside = [number for number in map(int, tokens) if number not in (self.sot, self.eot)]
+        text: str = self._processor.decode(inside)
         return text
 
     def decode_posts(
@@ -72,7 +69,7 @@ class Vocabulary:
 
         What a piece cannot tell is lost: ``▁`` comes back as ``_``, several spaces as one.
         """
-        inside = [tokens[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(offsets.tolist())]
+        inside = [tokens[a + 1 : b - 1].tolist() for a, b in pairwise(offsets.tolist())]
         texts: list[str] = self._processor.decode(inside, num_threads=1) if inside else []
         for name, spelling in self._respelled.items():
             texts = [text.replace(spelling, name) for text in texts]
@@ -83,8 +80,8 @@ class Vocabulary:
         return number if self._processor.id_to_piece(number) == piece else None
 
     def _special(self, *names: str, fallback: int) -> int:
-        found = [number for number in map(self._id, names) if number is not None]
-        number = found[0] if found else fallback
+        found = (number for number in map(self._id, names) if number is not None)
+        number = next(found, fallback)
         if number < 0:
             raise FirehoseError(
                 f"The vocabulary has no piece {names[0]}; train it with --user_defined_symbols."
@@ -152,9 +149,8 @@ def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:
             num_threads=2,  # fixed, as sums over threads decide the last bits of scores
             minloglevel=2,
         )
-    trained = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]
-        model.getvalue()
-    )
+    proto = sentencepiece_model_pb2.ModelProto  # type: ignore[attr-defined]
+    trained = proto.FromString(model.getvalue())
     trained.trainer_spec.ClearField("input")  # the temporary name would differ every time
     made: bytes = trained.SerializeToString(deterministic=True)
     return made

@@ -37,16 +37,14 @@ def count_table(counter: Counter[str], small: bool, training: bool, total: bool)
 
 def count_words(folder: Path) -> pa.Table:
     """The counts in all Parquet files of a folder, summed by word."""
-    whole: pa.Table | None = None
-    waiting: list[pa.Table] = []
+    tables = [COUNTS.empty_table()]  # the sums so far, and what is waiting to be added to them
     for path in sorted(folder.glob("*.parquet")):
-        waiting.append(pq.read_table(path))
+        tables.append(pq.read_table(path))
         # Summed whenever more rows are waiting than there are words so far: then the work grows
         # like the input, and the memory like the number of different words.
-        if whole is None or sum(map(len, waiting)) > len(whole):
-            whole = _summed([whole, *waiting] if whole else waiting)
-            waiting = []
-    return _summed([whole, *waiting] if whole else waiting)
+        if sum(map(len, tables[1:])) > len(tables[0]):
+            tables = [_summed(tables)]
+    return _summed(tables)
 
 
 def _summed(tables: Sequence[pa.Table]) -> pa.Table:
@@ -65,15 +63,15 @@ def most_frequent(counts: pa.Table, limit: int) -> list[tuple[str, int]]:
 
 def by_category(counts: pa.Table, corpora: Sequence[str]) -> list[dict[str, WordCount]]:
     """For each corpus, the number of words and of different words of each category."""
-    tokens = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
-    unique = [dict.fromkeys(CATEGORIES, 0) for _ in corpora]
+    tokens: Counter[tuple[int, str]] = Counter()
+    unique: Counter[tuple[int, str]] = Counter()
     used = counts.filter(pc.field("total") > 0).select(["word", "small", "total"])
     for batch in used.to_batches(CHUNK):
         for word, small, total in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-            kind = category(word)
-            tokens[small][kind] += total
-            unique[small][kind] += 1
+            group = int(small), category(word)
+            tokens[group] += total
+            unique[group] += 1
     return [
-        {kind: WordCount(tokens=count[kind], unique=different[kind]) for kind in CATEGORIES}
-        for count, different in zip(tokens, unique, strict=True)
+        {kind: WordCount(tokens=tokens[n, kind], unique=unique[n, kind]) for kind in CATEGORIES}
+        for n in range(len(corpora))
     ]

@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
     """What a job will cost."""
 
     job: Job
-    hours: float
+    seconds: float
     memory: int  # bytes
 
 
@@ -116,7 +116,7 @@ def _reckon(job: Job, pace: Pace) -> Estimate:
     steps = -(-posts["train" if job.kind == "offline" else "pretrain"] // training.posts)
     seconds = training.epochs * (steps * pace.step + posts["validation"] * pace.score)
     seconds += posts["test"] * (1 + OTHERS) * pace.score * (job.kind == "offline")
-    return Estimate(job, seconds / 3600, pace.memory)
+    return Estimate(job, seconds, pace.memory)
 
 
 def _reckon_game(job: Job, pace: Pace) -> Estimate:
@@ -132,7 +132,7 @@ def _reckon_game(job: Job, pace: Pace) -> Estimate:
     seconds = size.rounds * (play.steps * pace.step + (play.steps + 1) * scored * pace.score)
     buffers = [play.memory, getattr(play.optimizer, "validation", None)]
     room = sum(_limit(each, size.users) for each in buffers if each is not None) * size.width
-    return Estimate(job, (seconds + size.looked_at * pace.score) / 3600, pace.memory + room)
+    return Estimate(job, seconds + size.looked_at * pace.score, pace.memory + room)
 
 
 @cache  # the same for every method and seed, and the pictures themselves are not kept

@@ -75,7 +75,8 @@ def cold_start(found: "Comparison") -> Figure:
         axes.plot(list(parts), values, color=colour, linestyle=line, marker="o", markersize=2.5)
     _perplexity(axes)
     axes.set_xlabel("a user's first post, second post, …")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    last = max(int(axes.dataLim.x1), 1)
+    axes.set_xticks([1, *range(5, last + 1, 5)])
     return figure
 
 
@@ -94,7 +95,7 @@ def steps_kept(found: "Comparison") -> Figure:
     axes.set_yticks(range(len(found.runs)), [run.name for run in found.runs])
     axes.set_ylim(len(found.runs) - 0.4, -0.6)
     axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     axes.set_xlabel("share of the rounds")
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     handles = [Line2D([], [], linestyle="", marker="s", color=colour) for colour in colours[:most]]
@@ -114,7 +115,8 @@ def compute(found: "Comparison") -> Figure:
         runs = [run for run in found.runs if (run.learner, run.optimizer) == pair]
         steps = [run.outcome.compute["gradient steps"] for run in runs]
         values = [run.outcome.test.value for run in runs]
-        axes.plot(steps, values, color=look.colour, fillstyle=look.fill, **style)
+        on_top = 2 + (look.fill == "none")  # through what is hollow, the other is seen
+        axes.plot(steps, values, color=look.colour, fillstyle=look.fill, zorder=on_top, **style)
     if found.oracle is not None:
         axes.axhline(found.oracle, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
         where = ((1, found.oracle), ("axes fraction", "data"))

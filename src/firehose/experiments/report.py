@@ -16,14 +16,14 @@ from firehose.experiments.jobs import Job, spelled, with_starts
 from firehose.experiments.ledger import Group, compute, groups
 from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
-from firehose.experiments.tables import make_tables
+from firehose.experiments.tables import make_details, make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
 from firehose.game.folder import read_result, read_run
 from firehose.machine import machine
 from firehose.report.figures import save
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.tables import Table, save as save_table
-from firehose.report.words import many, signed
+from firehose.report.words import duration, many, signed
 from firehose.storage.files import write_whole
 
 
@@ -40,6 +40,11 @@ class Part:
         found = groups(self.jobs)
         plans = self.experiment.tables if found else ()
         return [made for plan in plans for made in make_tables(plan, found)]
+
+    def details(self) -> list[Table]:
+        """More tables, for those who have looked at the figures."""
+        found = groups(self.jobs)
+        return [made for plan in self.experiment.tables for made in make_details(plan, found)]
 
     def claims(self) -> list[Checked]:
         """What the paper says, and what is seen here."""
@@ -92,14 +97,15 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
     checked = [(part, part.claims()) for part in parts]
     blocks: list[Block] = [*_about(parts, failed), *_summary(checked)]
     for part, claims in checked:
-        blocks += [Heading(part.experiment.title), Paragraph(part.experiment.about)]
-        for number, shown in enumerate(part.tables(), 1):
-            blocks.append(shown)
-            save_table(shown, out / "tables" / f"{part.name}-{number}")
+        title = part.experiment.title if len(parts) > 1 else "What came of it"
+        tables, details = part.tables(), part.details()
+        blocks += [Heading(title), Paragraph(part.experiment.about), *tables]
         for name, drawing, figure in part.figures():
             blocks.append(figure)
             save(drawing, out / "figures" / name)
-        blocks += [_details(claim) for claim in claims]
+        blocks += [*map(_comparisons, claims), *details]
+        for number, shown in enumerate([*tables, *details], 1):
+            save_table(shown, out / "tables" / f"{part.name}-{number}")
     done = list({job.key: job for part in parts for job in part.jobs if job.is_done}.values())
     for job in with_starts(done):
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
@@ -126,11 +132,11 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     """What was run, where, and what did not work."""
     jobs = {job.key: job for part in parts for job in part.jobs}
     done = [job for job in jobs.values() if job.is_done]
-    hours = sum(_seconds(job) for job in done) / 3600
+    spent = duration(sum(map(_seconds, done)))
     known = [found for job in done if (found := made(job)["machine"])]
     here = known[0] if known else machine()
     computed = (
-        f"{len(done)} of {many(len(jobs), 'run')}, {hours:.1f} hours of training in all, on "
+        f"{len(done)} of {many(len(jobs), 'run')}, {spent} of training in all, on "
         f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch {here['torch']}. "
     )
     corpus, settings = parts[0].jobs[0].corpus, parts[0].jobs[0].settings
@@ -174,7 +180,7 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
     ]
 
 
-def _details(claim: Checked) -> Table:
+def _comparisons(claim: Checked) -> Table:
     """The comparisons behind a claim."""
     scale = claim.scale
     rows = []

@@ -15,7 +15,7 @@ from firehose.experiments.report import Part, write
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
 from firehose.report.tables import Table
-from firehose.report.words import compact, many
+from firehose.report.words import compact, duration, many
 
 
 class Reproduction(NamedTuple):
@@ -42,16 +42,16 @@ class Schedule(NamedTuple):
         """What is left, with its estimates, for people who want to know before they begin."""
         known = {each.job.key: each for each in estimates}
         rows = [
-            [job.name, f"{found.hours:.2f}", f"{found.memory / 2**20:,.0f}"]
+            [job.name, duration(found.seconds), f"{found.memory / 2**20:,.0f}"]
             if (found := known.get(job.key))
             else [job.name, "done", ""]
             for job in self.jobs
         ]
-        hours = sum(each.hours for each in estimates) / at_once
+        seconds = sum(each.seconds for each in estimates) / at_once
         most = sum(sorted((each.memory for each in estimates), reverse=True)[:at_once])
-        rows.append([f"all, {at_once} at a time", f"{hours:.2f}", f"{most / 2**20:,.0f}"])
+        rows.append([f"all, {at_once} at a time", duration(seconds), f"{most / 2**20:,.0f}"])
         title = f"{many(len(estimates), 'run')} to do, {len(self.jobs) - len(estimates)} done"
-        return Table(["", "hours", "MB"], rows, title)
+        return Table(["", "time", "MB"], rows, title)
 
 
 def make_schedule(
@@ -113,7 +113,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 
 
 def dry_run(schedule: Schedule, jobs: int | None = None) -> Table:
-    """What would be done, with hours and memory from a short measurement."""
+    """What would be done, with time and memory from a short measurement."""
     at_once = jobs or schedule.at_once()
     left = [job for job in schedule.jobs if not job.is_done]
     return schedule.table(estimate(left, max(cores() // at_once, 1)), at_once)

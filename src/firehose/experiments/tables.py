@@ -33,17 +33,21 @@ def place(facts: dict[str, str], settings: Sequence[str]) -> Place:
 
 
 def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
-    """The table of a plan, and those it also asks for."""
+    """The table of a plan, and what it differs by from the published one, if that is asked for."""
     grid = _Grid(plan, found)
     made = [grid.table(_shown, plan.title)]
-    for also in plan.also:
-        match also:
-            case "differences":
-                made += [table for table in [_differences(grid)] if table.rows]
-            case "after-tasks":
-                made += _by_task(plan, found, _after_tasks, "accuracy over all tasks after each, %")
-            case "on-tasks":
-                made += _by_task(plan, found, _on_tasks, "accuracy on each task in the end, %")
+    if "differences" in plan.also and (differences := _differences(grid)).rows:
+        made.append(differences)
+    return made
+
+
+def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
+    """What a plan also asks for, task by task."""
+    made = []
+    if "after-tasks" in plan.also:
+        made += _by_task(plan, found, _after_tasks, "accuracy over all tasks after each task, %")
+    if "on-tasks" in plan.also:
+        made += _by_task(plan, found, _on_tasks, "accuracy on each task in the end, %")
     return made
 
 
@@ -125,7 +129,7 @@ def _differences(grid: _Grid) -> Table:
     scales = {pair.here.scale for line in grid.cells.values() for pair in line if pair.here}
     told = ""
     if ACCURACY in scales:
-        told = f", points; far: over {FAR:.0f} and over two published deviations"
+        told = f", in points; far: by over {FAR:.0f} points and two published deviations"
     return grid.table(_difference, f"{grid.plan.title}: ours less published{told}", dense=True)
 
 

@@ -78,7 +78,7 @@ def by_task(runs: Runs) -> Figure:
     shades[..., :3], shades[..., 3] = to_rgb(BLUE), DEEPEST * rows  # a page may be dark behind it
     axes.imshow(shades, aspect="auto", interpolation="nearest")
     for (row, task), value in np.ndenumerate(rows):
-        axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center", color=INK)
+        axes.text(task, row, f"{100 * value:.0f}", ha="center", va="center_baseline", color=INK)
     axes.set_yticks(range(len(runs)), [run.name for run in runs])
     axes.set_xticks(range(rows.shape[1]), [str(task + 1) for task in range(rows.shape[1])])
     axes.set_xlabel("task, in the order of the stream")
@@ -144,7 +144,7 @@ def _transfer_caption(runs: Runs) -> str:
         "transfer: how much better than before any training each task is just before it begins"
     )
     below = (
-        "; where classes are disjoint, who has never seen those of a task names none of them, and "
+        "; where classes are disjoint, a model does not answer with those it has not seen, and "
         "falls below chance"
     )
     return about + below * any("Disjoint" in run.benchmark for run in runs) + "."

@@ -114,12 +114,13 @@ def _begin(run: Run, start: str | Path | None, replace: bool) -> Any:
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
     """Say so where more than 1 % of the posts are longer than what is trained on."""
-    share = corpus.share_longer(max_tokens)
+    train = corpus.splits["train"]
+    share = train.share_longer(max_tokens)
     if share > 0.01:
         say(
             f"{100 * share:.0f} % of the posts are longer than model.max_tokens = {max_tokens}, "
             "and only their beginnings are learned from; "
-            f"--set model.max_tokens={corpus.tokens_covering()} covers 99 % of them."
+            f"--set model.max_tokens={train.tokens_covering()} covers 99 % of them."
         )
 
 

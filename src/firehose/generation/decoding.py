@@ -23,6 +23,7 @@ class Decoder:
     calls, or the cache would be that of another model.
     """
 
+    @torch.no_grad()
     def __init__(self, model: Personal, user: int = NOBODY, rows: int = 1) -> None:
         shape = model.plan.shape
         self.model = model
@@ -32,7 +33,7 @@ class Decoder:
         self._cache = new(shape.layers, 2, shape.heads, rows, 0, shape.d_head)
         # [layers, heads, d_head, capacity], the farthest first.
         self._relative_keys = new(shape.layers, shape.heads, shape.d_head, 0)
-        self._user = self._take(user)
+        self._user = model.project(model.users.take(np.array([user]), learn=False))
 
     @property
     def rows(self) -> int:
@@ -49,12 +50,16 @@ class Decoder:
         shared, shape = self.model.shared, self.model.plan.shape
         device = self.model.device.device
         grid = Grid(torch.full((rows,), width), groups=1, device=device)
+        owner = torch.zeros(rows * width, dtype=torch.int64, device=device)
         with evaluating(self.model):
             hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
-            hidden = self._adapt(0, hidden * shape.d_model**0.5)  # [tokens, d_model]
+            hidden = self.model.adapt(
+                0, hidden * shape.d_model**0.5, self._user, owner
+            )  # [tokens, d_model]
             for layer in range(shape.layers):
                 hidden = self._attend(layer, hidden, grid)
-                hidden = self._adapt(layer + 1, shared.feed_forward[layer](hidden))
+                hidden = shared.feed_forward[layer](hidden)
+                hidden = self.model.adapt(layer + 1, hidden, self._user, owner)
         self.length += width
         last = hidden.view(rows, width, -1)[:, -1]  # [rows, d_model]
         return torch.addmm(shared.output_bias, last, shared.embedding.T).log_softmax(-1).cpu()
@@ -69,23 +74,6 @@ class Decoder:
         if not 0 <= length <= self.length:
             raise ValueError(f"Cannot go back to {length} tokens: {self.length} were read.")
         self.length = length
-
-    @torch.no_grad()
-    def _take(self, user: int) -> Tensor | None:
-        """The projected vector of a user, [1, d_model]; all residual MLPs take the same one."""
-        if not self.model.is_personal:
-            return None
-        taken = self.model.users.take(np.array([user]), learn=False)
-        projected: Tensor = self.model.projection(taken.vectors.to(self.model.device.device))
-        return torch.mul(projected, self.model.plan.shape.d_model**0.5)
-
-    def _adapt(self, place: int, hidden: Tensor) -> Tensor:
-        """Apply the residual MLP at a place, if there is one: [tokens, d_model] to the same."""
-        if str(place) not in self.model.mlps:
-            return hidden
-        owner = torch.zeros(len(hidden), dtype=torch.int64, device=hidden.device)
-        adapted: Tensor = self.model.mlps[str(place)](hidden, self._user, owner)
-        return adapted
 
     def _attend(self, layer: int, hidden: Tensor, grid: Grid) -> Tensor:
         """One layer's attention of the new tokens to all: [tokens, d_model] to the same."""

@@ -9,20 +9,12 @@ passes over the same numbers, which cost more than the small products themselves
 """
 
 from contextlib import nullcontext
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from firehose.models.dropout import Dropout, Mask
-
-
-class Group(NamedTuple):
-    """Posts of similar length, on one padded grid."""
-
-    posts: int
-    width: int
 
 
 class Rows(NamedTuple):
@@ -43,29 +35,22 @@ class Grid:
     def __init__(
         self, lengths: Tensor, groups: int = 4, device: torch.device | str = "cpu"
     ) -> None:
-        posts = len(lengths)
-        tokens = int(lengths.sum())
+        posts, tokens = len(lengths), int(lengths.sum())
         post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
         self.device = device  # where the indices go; they are computed on the CPU
-        self.post = post.to(device)
-        order = torch.argsort(lengths, stable=True)
-        edges = [round(posts * number / groups) for number in range(groups + 1)]
+        self.lengths, self.post = lengths.to(device), post.to(device)
+        self.width = int(lengths.max()) if posts else 0
+        # Of each group, [posts, width]: the flat rows that go there, and what is padding.
+        self.sources: list[Tensor] = []
+        self.paddings: list[Tensor] = []
         starts = torch.cumsum(lengths, 0) - lengths
-        self.groups = []
-        sources, paddings = [], []
-        for first, last in pairwise(edges):
-            if first == last:
-                continue
-            members = order[first:last]
-            width = int(lengths[members[-1]])
-            step = torch.arange(width)
-            padding = step >= lengths[members, None]  # [posts, width]
-            sources.append((starts[members, None] + step.masked_fill(padding, 0)).flatten())
-            paddings.append(padding.flatten())
-            self.groups.append(Group(last - first, width))
-        self.source = torch.cat(sources) if sources else torch.zeros(0, dtype=torch.int64)
-        self.padding = torch.cat(paddings) if paddings else torch.zeros(0, dtype=torch.bool)
-        self.width = max((group.width for group in self.groups), default=0)
+        edges = [round(posts * number / groups) for number in range(1, groups)]
+        for members in torch.argsort(lengths, stable=True).tensor_split(edges):
+            if len(members):
+                step = torch.arange(int(lengths[members[-1]]))
+                padding = step >= lengths[members, None]
+                self.sources.append(starts[members, None] + step.masked_fill(padding, 0))
+                self.paddings.append(padding)
         self._rows: dict[tuple[int, int], Rows] = {}
 
     def rows(self, parts: int, heads: int) -> Rows:
@@ -73,28 +58,22 @@ class Grid:
         if (parts, heads) not in self._rows:
             per_token = parts * heads
             lane = torch.arange(per_token)[:, None]
-            into, padding = [], []
-            sizes = [group.posts * group.width for group in self.groups]
-            split = zip(self.source.split(sizes), self.padding.split(sizes), strict=True)
-            for source, empty in split:
-                into.append((source * per_token + lane).flatten())
-                padding.append(empty.expand(per_token, -1).flatten())
-            every = torch.cat(into) if into else self.source
-            is_padding = torch.cat(padding) if padding else self.padding
+            sources = [(each.flatten() * per_token + lane).flatten() for each in self.sources]
+            paddings = [each.flatten().repeat(per_token) for each in self.paddings]
+            into = torch.cat([torch.zeros(0, dtype=torch.int64), *sources])
+            is_padding = torch.cat([torch.zeros(0, dtype=torch.bool), *paddings])
             real = (~is_padding).nonzero().flatten()
             back = torch.empty(len(self.post) * per_token, dtype=torch.int64)
-            back[every[real]] = real
-            rows = Rows(every, back, is_padding.nonzero().flatten())
+            back[into[real]] = real
+            rows = Rows(into, back, is_padding.nonzero().flatten())
             self._rows[parts, heads] = Rows(*(row.to(self.device) for row in rows))
         return self._rows[parts, heads]
 
     def blocks(self, laid: Tensor, parts: int, heads: int) -> list[Tensor]:
         """View ``[grid rows, d]`` as ``[parts, heads, posts, width, d]`` for each group."""
-        sizes = [parts * heads * group.posts * group.width for group in self.groups]
-        return [
-            block.view(parts, heads, *group, -1)
-            for block, group in zip(laid.split(sizes), self.groups, strict=True)
-        ]
+        blocks = laid.split([parts * heads * source.numel() for source in self.sources])
+        pairs = zip(blocks, self.sources, strict=True)
+        return [block.view(parts, heads, *source.shape, -1) for block, source in pairs]
 
     def lay(self, vectors: Tensor, parts: int, heads: int) -> Tensor:
         """Copy ``[tokens, parts · heads · d]`` onto the grids, ``[grid rows, d]``."""
@@ -146,15 +125,14 @@ class _Attend(torch.autograd.Function):
         heads = len(relative_keys)
         laid = grid.lay(qkv, 3, heads)
         outputs = laid.new_empty(len(laid) // 3, laid.shape[1])
+        context.save_for_backward(relative_keys, biases)
+        context.groups, context.grid = [], grid
         blocks = zip(grid.blocks(laid, 3, heads), grid.blocks(outputs, 1, heads), strict=True)
-        groups = []
         for block, out in blocks:
             group = _attend_group(block, relative_keys, biases, past, drop)
             weights = group.dropped(group.weights)
             torch.bmm(weights, group.value, out=out.view(len(weights), -1, out.shape[-1]))
-            groups.append(group)
-        context.save_for_backward(relative_keys, biases)
-        context.groups, context.grid = groups, grid
+            context.groups.append(group)
         return grid.take(outputs, 1, heads)
 
     @staticmethod

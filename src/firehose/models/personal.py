@@ -73,34 +73,24 @@ class Personal(nn.Module):
         self.plan = plan
         self.device = Device()  # of the shared weights; the users' vectors stay on the CPU
         self.random = Random(seed)
+        self.users = Users(plan.d_user, plan.new_users)
+        every, last = range(1, plan.shape.layers + 1), plan.shape.layers
+        places = {"agnostic": [], "encoder": [0], "decoder": [last], "adapters": every}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self._build(pieces)
-
-    def _build(self, pieces: int) -> None:
-        plan = self.plan
-        self.shared = TransformerXL(plan.shape, pieces, self.random)
-        layers = plan.shape.layers
-        places = {
-            "agnostic": [],
-            "encoder": [0],
-            "decoder": [layers],
-            "adapters": range(1, layers + 1),
-        }[plan.architecture]
-        self.mlps = nn.ModuleDict(
-            {str(place): ResidualMLP(plan.shape, plan.mlp, self.random) for place in places}
-        )
-        self.users = Users(plan.d_user, plan.new_users)
-        if self.is_personal:
+            self.shared = TransformerXL(plan.shape, pieces, self.random)
+            self.mlps = nn.ModuleDict()  # by place: before the first layer (0), or after one
+            for place in places[plan.architecture]:
+                self.mlps[str(place)] = ResidualMLP(plan.shape, plan.mlp, self.random)
             self.projection = self._make_projection()
 
     def _make_projection(self) -> nn.Module:
         d_user, d_model = self.plan.d_user, self.plan.shape.d_model
-        if self.plan.project_users:
+        if self.is_personal and self.plan.project_users:
             projection = nn.Linear(d_user, d_model, bias=False)
             nn.init.normal_(projection.weight, std=0.02)
             return projection
-        if d_user != d_model:
+        if self.is_personal and d_user != d_model:
             raise FirehoseError(
                 f"Without project_users, d_user = {d_user} must be d_model = {d_model}; make them "
                 "equal, or project."
@@ -142,12 +132,12 @@ class Personal(nn.Module):
         Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
         in the batch, which have a gradient after ``backward``. New users get a row.
         """
-        inputs, targets, grid, lengths = self._predictions(batch, self.plan.max_tokens)
+        inputs, targets, grid = predictions(batch, self.plan.max_tokens, self.device.device)
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
         with self.device.learning():
-            hidden = shared(inputs, grid, self._adapter(taken, grid))
-        weights = (1 / (lengths * len(lengths)))[grid.post]
+            hidden = shared(inputs, grid, self.adapter(taken, grid))
+        weights = (1 / (grid.lengths * len(batch)))[grid.post]
         parts = (hidden, shared.embedding, shared.output_bias)
         hidden, embedding, bias = (part.to(self.device.precision) for part in parts)
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
@@ -160,47 +150,42 @@ class Personal(nn.Module):
 
     def cost(self, batch: Batch) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
-        inputs, targets, grid, lengths = self._predictions(batch, self.plan.max_tokens)
-        costs = self._score(batch, inputs, targets, grid)
-        return float((costs / (lengths * len(lengths))[grid.post]).sum())
+        costs, grid = self._score(batch, self.plan.max_tokens)
+        return float((costs / (grid.lengths * len(batch))[grid.post]).sum())
 
     def pay(self, batch: Batch) -> Paid:
         """The cost of each whole post; no gradient is recorded, no user gets a row."""
-        inputs, targets, grid, _ = self._predictions(batch)
-        costs = self._score(batch, inputs, targets, grid)
+        costs, grid = self._score(batch)
         paid = costs.new_zeros(len(batch)).index_add_(0, grid.post, costs)
         return Paid(paid.cpu().numpy(), batch.words)
 
     @torch.no_grad()
-    def _score(self, batch: Batch, inputs: Tensor, targets: Tensor, grid: Grid) -> Tensor:
-        """−log p of each target, ``[tokens]``."""
+    def _score(self, batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Grid]:
+        """−log p of each token but a post's first, ``[tokens]``, and how these are laid out."""
+        inputs, targets, grid = predictions(batch, max_tokens, self.device.device)
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
-            hidden = self.shared(inputs, grid, self._adapter(taken, grid))
+            hidden = self.shared(inputs, grid, self.adapter(taken, grid))
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
-        return costs.double()
+        return costs.double(), grid
 
-    def _predictions(
-        self, batch: Batch, max_tokens: int | None = None
-    ) -> tuple[Tensor, Tensor, Grid, Tensor]:
-        """``predictions`` on the model's device, with the grid for attention before the lengths."""
-        inputs, targets, lengths = predictions(batch, max_tokens)
-        device = self.device.device
-        grid = Grid(lengths, device=device)
-        return inputs.to(device), targets.to(device), grid, lengths.to(device)
-
-    def _adapter(self, taken: UserVectors, grid: Grid) -> Adapt:
+    def adapter(self, taken: UserVectors, grid: Grid) -> Adapt:
         """The function that applies the residual MLPs with the users of a batch."""
-        if not self.is_personal:
-            return lambda _, hidden: hidden
-        vectors, which = (part.to(self.device.device) for part in (taken.vectors, taken.which))
-        user = self.projection(vectors) * self.plan.shape.d_model**0.5  # [users, d_model]
-        owner = which[grid.post]  # [tokens]
+        user, owner = self.project(taken), taken.which.to(self.device.device)[grid.post]
+        return lambda place, hidden: self.adapt(place, hidden, user, owner)
 
-        def adapt(place: int, hidden: Tensor) -> Tensor:
-            return self.mlps[str(place)](hidden, user, owner) if str(place) in self.mlps else hidden
+    def project(self, taken: UserVectors) -> Tensor:
+        """The vectors of users as all residual MLPs take them, ``[users, d_model]``."""
+        projected = self.projection(taken.vectors.to(self.device.device))
+        scaled: Tensor = projected * self.plan.shape.d_model**0.5
+        return scaled
 
-        return adapt
+    def adapt(self, place: int, hidden: Tensor, user: Tensor, owner: Tensor) -> Tensor:
+        """Apply the residual MLP at a place, if there is one: ``[tokens, d_model]`` to the same.
+
+        ``owner`` [tokens] says which row of ``user`` [users, d_model] is whose.
+        """
+        return self.mlps[str(place)](hidden, user, owner) if str(place) in self.mlps else hidden
 
 
 @contextmanager
@@ -214,8 +199,10 @@ def evaluating(model: Personal) -> Iterator[None]:
         model.train(was_training)
 
 
-def predictions(batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Each token but a post's last, the token after each, and their number per post.
+def predictions(
+    batch: Batch, max_tokens: int | None = None, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor, Grid]:
+    """Each token but a post's last, the token after each, and how they are laid out for attention.
 
     Posts are cut to ``max_tokens`` first, if that is given.
     """
@@ -223,4 +210,4 @@ def predictions(batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Te
     places, _ = gather(batch.offsets[:-1], lengths - 1)
     tokens = batch.tokens.astype(np.int64)
     inputs, targets = torch.from_numpy(tokens[places]), torch.from_numpy(tokens[places + 1])
-    return inputs, targets, torch.from_numpy(lengths - 1)
+    return inputs.to(device), targets.to(device), Grid(torch.from_numpy(lengths - 1), device=device)

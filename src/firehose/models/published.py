@@ -30,42 +30,28 @@ UP = "layers.0.pos_ff.CoreNet.0.weight"
 WORDS, VECTORS = "word_emb.emb_layers.0.weight", "user_emb.emb_layers.0.weight"
 PROJECTION = "user_emb.emb_projs.0"  # where user vectors are of another size than hidden ones
 
-SHARED = {
-    "queries_keys_values.weight": "dec_attn.qkv_net.weight",
-    "positions.weight": "dec_attn.r_net.weight",
-    "out.weight": "dec_attn.o_net.weight",
-    "norm.weight": "dec_attn.layer_norm.weight",
-    "norm.bias": "dec_attn.layer_norm.bias",
-}
-FEED_FORWARD = {
-    "up.weight": "pos_ff.CoreNet.0.weight",
-    "up.bias": "pos_ff.CoreNet.0.bias",
-    "down.weight": "pos_ff.CoreNet.3.weight",
-    "down.bias": "pos_ff.CoreNet.3.bias",
-    "norm.weight": "pos_ff.layer_norm.weight",
-    "norm.bias": "pos_ff.layer_norm.bias",
-}
-MLP = {
-    "up.weight": "0.weight",
-    "up.bias": "0.bias",
-    "down.weight": "3.weight",
-    "down.bias": "3.bias",
-    "norm.weight": "5.weight",
-    "norm.bias": "5.bias",
-}
+# The release's names of our modules, those of a layer after its number.
+ATTENTION = {
+    "queries_keys_values": "dec_attn.qkv_net", "positions": "dec_attn.r_net",
+    "out": "dec_attn.o_net", "norm": "dec_attn.layer_norm",
+}  # fmt: skip
+FEED_FORWARD = {"up": "pos_ff.CoreNet.0", "down": "pos_ff.CoreNet.3", "norm": "pos_ff.layer_norm"}
+MLP = {"up": "0", "down": "3", "norm": "5"}
 
 
 def names(model: Personal) -> dict[str, str]:
     """The release's name of each weight that both sides store alike, by our name."""
-    pairs = {}
+    modules = {}
     for layer in range(model.plan.shape.layers):
-        for ours, theirs in SHARED.items():
-            pairs[f"shared.attention.{layer}.{ours}"] = f"layers.{layer}.{theirs}"
+        for ours, theirs in ATTENTION.items():
+            modules[f"shared.attention.{layer}.{ours}"] = f"layers.{layer}.{theirs}"
         for ours, theirs in FEED_FORWARD.items():
-            pairs[f"shared.feed_forward.{layer}.{ours}"] = f"layers.{layer}.{theirs}"
+            modules[f"shared.feed_forward.{layer}.{ours}"] = f"layers.{layer}.{theirs}"
     for number, place in enumerate(model.mlps):
         for ours, theirs in MLP.items():
-            pairs[f"mlps.{place}.{ours}"] = f"mtl_layers.{number}.{theirs}"
+            modules[f"mlps.{place}.{ours}"] = f"mtl_layers.{number}.{theirs}"
+    weights = (name.rpartition(".") for name in model.state_dict())
+    pairs = {f"{m}.{kind}": f"{modules[m]}.{kind}" for m, _, kind in weights if m in modules}
     if model.is_personal and model.plan.project_users:
         pairs["projection.weight"] = PROJECTION
     return pairs
@@ -113,7 +99,7 @@ def release(model: Personal) -> dict[str, Tensor]:
     d_model = model.plan.shape.d_model
     released["pos_emb.inv_freq"] = frequencies(d_model)
     if model.is_personal:
-        numbers = np.arange(int(model.users.user_of[: len(model.users)].max(initial=-1)) + 1)
+        numbers = np.arange(int(model.users.numbers().max(initial=-1)) + 1)
         taken = model.users.take(numbers, learn=False)
         released[VECTORS] = taken.vectors[taken.which].clone()
         if PROJECTION in released and model.plan.d_user == d_model:
@@ -124,12 +110,9 @@ def release(model: Personal) -> dict[str, Tensor]:
 
 def read(path: Path) -> dict[str, Tensor]:
     """Read the state dict in a ``.pt`` file; nothing but tensors is ever unpickled."""
+    content = _content(path)
     try:
-        content = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
-    try:
-        found = torch.load(content, map_location="cpu", weights_only=True)
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError):
         raise FirehoseError(
             f"{path} is not a state dict of tensors, or it is cut; nothing of it was run."
@@ -141,6 +124,14 @@ def read(path: Path) -> dict[str, Tensor]:
     released = {str(name).removeprefix("module."): value for name, value in found.items()}
     refuse_not_finite(released, path)
     return released
+
+
+def _content(path: str | Path) -> bytes:
+    """The content of a file; raises an error where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -> ModelPlan:
@@ -162,22 +153,14 @@ def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -
             )
         architecture = "adapters" if mlps else "agnostic"
     heads, d_head = released["r_w_bias"].shape
-    shape = Shape(
-        layers=layers,
-        d_model=released[WORDS].shape[1],
-        heads=heads,
-        d_head=d_head,
-        d_inner=len(released[UP]),
-    )
+    d_model, d_inner = released[WORDS].shape[1], len(released[UP])
+    shape = Shape(layers=layers, d_model=d_model, heads=heads, d_head=d_head, d_inner=d_inner)
     if not mlps:
         return ModelPlan(architecture=architecture, shape=shape)
-    d_user = released[VECTORS].shape[1]
+    d_user, mlp = released[VECTORS].shape[1], len(released["mtl_layers.0.0.weight"])
+    projects = PROJECTION in released or d_user != d_model
     return ModelPlan(
-        architecture=architecture,
-        shape=shape,
-        d_user=d_user,
-        project_users=PROJECTION in released or d_user != shape.d_model,
-        mlp=len(released["mtl_layers.0.0.weight"]),
+        architecture=architecture, shape=shape, d_user=d_user, project_users=projects, mlp=mlp
     )
 
 
@@ -199,13 +182,6 @@ def from_release(
     return Trained(model.eval(), Encoder(vocabulary), registry, origin)
 
 
-def to_release(trained: Trained, path: str | Path) -> None:
-    """Write a ``.pt`` file that the authors' code can load."""
-    buffer = io.BytesIO()
-    torch.save(release(trained.model), buffer)
-    write_whole(Path(path), buffer.getvalue())
-
-
 def convert(
     source: str | Path,
     out: str | Path,
@@ -214,17 +190,14 @@ def convert(
     users: str | Path | None = None,
     replace: bool = False,
 ) -> None:
-    """Turn a model's folder into a ``.pt`` file of the release, or such a file into a folder."""
+    """Turn a model's folder into a ``.pt`` file for the authors' code, or such a file into one."""
     if Path(source).is_dir():
         refuse_existing(Path(out), replace)
-        to_release(load(source), out)
+        buffer = io.BytesIO()
+        torch.save(release(load(source).model), buffer)
+        write_whole(Path(out), buffer.getvalue())
         return
     if vocabulary is None:
         raise FirehoseError(f"{source} has no vocabulary of its own; name it with --vocab-model.")
-    names = None
-    if users is not None:
-        try:
-            names = Path(users).read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise FirehoseError(f"Cannot read {users}: {error.strerror}.") from None
+    names = None if users is None else _content(users).decode().splitlines()
     save(from_release(source, Vocabulary.load(vocabulary), architecture, names), out, replace)

@@ -1,5 +1,6 @@
 """The softmax over all pieces, in chunks: never more than one chunk of logits is in memory."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -28,10 +29,8 @@ class _Loss(torch.autograd.Function):
         loss = weights.new_zeros(())
         to_hidden = torch.empty_like(hidden)
         to_embedding, to_bias = torch.empty_like(embedding), torch.zeros_like(bias)
-        room = hidden.new_empty(_chunk(len(hidden)), len(embedding))
-        for number, rows in enumerate(chunks(len(hidden))):
+        for number, (rows, logits) in enumerate(_logits(hidden, embedding, bias)):
             near, target, weight = hidden[rows], targets[rows, None], weights[rows, None]
-            logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
             costs, to_logits = _costs(logits.to(weights.dtype), target)
             loss += (costs * weight).sum()
             to_logits.scatter_add_(1, target, -torch.ones_like(weight))
@@ -63,14 +62,17 @@ def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return normalizer - wanted, probability
 
 
-def chunks(tokens: int) -> list[slice]:
-    """Cut so many tokens into slices of about the same size, at most ``CHUNK`` each."""
-    size = _chunk(tokens)
-    return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size or 1)]
+def _logits(hidden: Tensor, embedding: Tensor, bias: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The logits of a chunk of the tokens after another, each in the memory of the one before.
 
-
-def _chunk(tokens: int) -> int:
-    return -(-tokens // max(-(-tokens // CHUNK), 1))
+    Chunks have about the same size, at most ``CHUNK`` tokens each.
+    """
+    tokens = len(hidden)
+    size = -(-tokens // max(-(-tokens // CHUNK), 1))
+    room = hidden.new_empty(size, len(embedding))
+    for start in range(0, tokens, size or 1):
+        rows = slice(start, min(start + size, tokens))
+        yield rows, torch.addmm(bias, hidden[rows], embedding.T, out=room[: rows.stop - start])
 
 
 def weighted_loss(
@@ -89,9 +91,6 @@ def weighted_loss(
 def nats(hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """−log p of each target, ``[tokens]``, without a gradient."""
     costs = hidden.new_empty(len(hidden))
-    room = hidden.new_empty(_chunk(len(hidden)), len(embedding))
-    for rows in chunks(len(hidden)):
-        near, target = hidden[rows], targets[rows, None]
-        logits = torch.addmm(bias, near, embedding.T, out=room[: len(near)])
-        costs[rows] = _costs(logits, target)[0][:, 0]
+    for rows, logits in _logits(hidden, embedding, bias):
+        costs[rows] = _costs(logits, targets[rows, None])[0][:, 0]
     return costs

@@ -1,6 +1,7 @@
 """Adam for the shared weights and, row by row, for the users of a step."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from firehose.plugins import Choice
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
+CONSTANTS: dict[str, Any] = {  # of torch's function
+    "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON, "weight_decay": 0.0,
+    "amsgrad": False, "maximize": False, "fused": True,
+}  # fmt: skip
 
 
 class Adam(UpdateRule):
@@ -41,10 +46,16 @@ class Adam(UpdateRule):
         self.rounds = 0
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = list(model.parameters())
-        self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
-        self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self.rows = None if model.users is None else RowMoments(model.users)
+        self.shared = {
+            "steps": [torch.zeros((), device=each.device) for each in self.parameters],
+            "first": [torch.zeros_like(each) for each in self.parameters],
+            "second": [torch.zeros_like(each) for each in self.parameters],
+        }
+        self.rows: dict[str, RowState] = {}  # the same for users
+        if model.users is not None:
+            width = (model.users.vectors.shape[1],)
+            self.rows["steps"] = RowState(model.users, dtype=torch.int64)
+            self.rows |= {name: RowState(model.users, width) for name in ("first", "second")}
 
     def begin_round(self) -> None:
         """Count the rounds of the warm-up."""
@@ -57,89 +68,50 @@ class Adam(UpdateRule):
         norm = clip(gradient, settings.clip)
         if rate is None:
             rate = settings.rate * warmup(self.rounds, settings.warmup)
-        self._step_shared(gradient.shared, rate)
-        if self.rows is not None:
-            self.rows.step(gradient.rows, gradient.users, rate * settings.user_rate)
+        # As a function, because the class of the same name takes seconds to import its compiler.
+        columns = gradient.moving(self.parameters, *self.shared.values())
+        gradients, weights, steps, first, second = columns
+        adam(weights, gradients, first, second, [], steps, lr=rate, **CONSTANTS)
+        if self.model.users is not None:
+            self._step_rows(self.model.users, gradient, rate * settings.user_rate)
         return norm
 
-    def _step_shared(self, gradients: list[Tensor | None], rate: float) -> None:
-        """Move all weights that have a gradient, in one kernel.
-
-        As a function, because the class of the same name takes seconds to import its compiler.
-        """
-        columns = (self.parameters, gradients, self.first, self.second, self.steps)
-        moving = [row for row in zip(*columns, strict=True) if row[1] is not None]
-        if not moving:
-            return
-        weights, grads, first, second, steps = map(list, zip(*moving, strict=True))
-        adam(
-            weights,
-            grads,
-            first,
-            second,
-            [],
-            steps,
-            fused=True,
-            amsgrad=False,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            lr=rate,
-            weight_decay=0.0,
-            eps=EPSILON,
-            maximize=False,
-        )
+    def _step_rows(self, users: UserRows, gradient: Gradient, rate: float) -> None:
+        """Move the rows of users along their gradients."""
+        rows, gradients = gradient.rows, gradient.users
+        steps, first, second = (state[rows] for state in self.rows.values())
+        steps += 1
+        first.lerp_(gradients, 1 - BETAS[0])
+        second.lerp_(gradients * gradients, 1 - BETAS[1])
+        for state, values in zip(self.rows.values(), (steps, first, second), strict=True):
+            state[rows] = values
+        power = steps[:, None].to(gradients)
+        mean = first / (1 - BETAS[0] ** power)
+        spread = (second / (1 - BETAS[1] ** power)).sqrt_().add_(EPSILON)
+        users.put(rows, users.vectors[rows] - rate * mean / spread)
 
     def moments(self) -> list[Tensor]:
         """Number of steps, first and second moment of each shared weight."""
-        rows = zip(self.steps, self.first, self.second, strict=True)
-        return [moment for row in rows for moment in row]
+        return list(chain.from_iterable(self.shared.values()))
 
     def row_states(self) -> list[RowState]:
         """The same for the rows of users."""
-        return [] if self.rows is None else list(self.rows.states().values())
+        return list(self.rows.values())
 
     def state(self) -> dict[str, Any]:
         """The moments of shared weights and of users, and the rounds of the warm-up."""
-        rows = {} if self.rows is None else self.rows.states()
-        return {
-            "rounds": self.rounds,
-            "steps": dict(zip(self.names, self.steps, strict=True)),
-            "first": dict(zip(self.names, self.first, strict=True)),
-            "second": dict(zip(self.names, self.second, strict=True)),
-            "rows": {name: states.state() for name, states in rows.items()},
+        shared = {
+            name: dict(zip(self.names, moments, strict=True))
+            for name, moments in self.shared.items()
         }
+        rows = {name: states.state() for name, states in self.rows.items()}
+        return {"rounds": self.rounds, "shared": shared, "rows": rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with the moments that ``state`` holds."""
         self.rounds = state["rounds"]
-        for own, name in ((self.steps, "steps"), (self.first, "first"), (self.second, "second")):
-            for moment, parameter in zip(own, self.names, strict=True):
-                moment.copy_(state[name][parameter])
-        for name, states in ({} if self.rows is None else self.rows.states()).items():
-            states.restore(state["rows"][name])
-
-
-class RowMoments:
-    """Adam on rows of a table of users."""
-
-    def __init__(self, users: UserRows) -> None:
-        width = (users.vectors.shape[1],)
-        self.users = users
-        self.steps = RowState(users, dtype=torch.int64)
-        self.first = RowState(users, width)
-        self.second = RowState(users, width)
-
-    def states(self) -> dict[str, RowState]:
-        """Number of steps, first and second moment of each row, by name."""
-        return {"steps": self.steps, "first": self.first, "second": self.second}
-
-    def step(self, rows: Tensor, gradients: Tensor, rate: float) -> None:
-        """Move these rows, each named once, along their gradients."""
-        steps = self.steps[rows] + 1
-        first = self.first[rows].lerp_(gradients, 1 - BETAS[0])
-        second = self.second[rows].lerp_(gradients * gradients, 1 - BETAS[1])
-        self.steps[rows], self.first[rows], self.second[rows] = steps, first, second
-        power = steps[:, None].to(gradients)
-        mean = first / (1 - BETAS[0] ** power)
-        spread = (second / (1 - BETAS[1] ** power)).sqrt_().add_(EPSILON)
-        self.users.put(rows, self.users.vectors[rows] - rate * mean / spread)
+        for kind, moments in self.shared.items():
+            for moment, name in zip(moments, self.names, strict=True):
+                moment.copy_(state["shared"][kind][name])
+        for kind, states in self.rows.items():
+            states.restore(state["rows"][kind])

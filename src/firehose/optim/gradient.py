@@ -1,8 +1,10 @@
 """The gradient of a loss: of every shared weight, and of the vectors of the users in the batch."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import compress
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -23,6 +25,12 @@ class Gradient:
         """The gradient of a model without users."""
         return cls(loss, shared, torch.zeros(0, dtype=torch.int64), torch.zeros(0, 1), tokens)
 
+    def moving(self, *columns: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """The gradients that there are of shared weights, and the same places of each column."""
+        every: list[Sequence[Any]] = [self.shared, *columns]
+        is_there = [gradient is not None for gradient in self.shared]
+        return (list(compress(column, is_there)) for column in every)
+
     def norm(self) -> float:
         """The Euclidean norm over everything."""
         return math.hypot(*map(_norm, self._by_device()))
@@ -34,7 +42,7 @@ class Gradient:
 
     def _by_device(self) -> list[list[Tensor]]:
         """All gradients, each device's together: the users' are on the CPU."""
-        shared = [gradient for gradient in self.shared if gradient is not None]
+        (shared,) = self.moving()
         if not len(self.rows):
             return [shared]
         if not shared or shared[0].device == self.users.device:

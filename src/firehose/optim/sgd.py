@@ -29,12 +29,10 @@ class SGD(UpdateRule):
     def step(self, gradient: Gradient) -> float:
         """Move; returns the norm of the gradient before clipping."""
         norm = clip(gradient, self.settings.clip)
-        pairs = zip(self.parameters, gradient.shared, strict=True)
-        moving = [(weight, slope) for weight, slope in pairs if slope is not None]
-        if moving:
-            weights, gradients = zip(*moving, strict=True)
-            torch._foreach_add_(weights, gradients, alpha=-self.settings.rate)
-        if self.model.users is not None and len(gradient.rows):
-            rate, users, rows = self.settings.rate, self.model.users, gradient.rows
+        rate, users, rows = self.settings.rate, self.model.users, gradient.rows
+        gradients, weights = gradient.moving(self.parameters)
+        if gradients:
+            torch._foreach_add_(weights, gradients, alpha=-rate)
+        if users is not None:
             users.put(rows, users.vectors[rows] - rate * self.settings.user_rate * gradient.users)
         return norm

@@ -5,13 +5,12 @@ pyplot and its global figures are never touched. Colours come from :data:`PALETT
 page can show the same figure on a dark ground.
 """
 
-import functools
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from firehose.report.words import compact
 from firehose.storage.files import write_whole
@@ -21,8 +20,6 @@ if TYPE_CHECKING:  # importing matplotlib takes half a second
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-
-P = ParamSpec("P")
 
 WIDTH = 5.0  # inches; between one and two columns, and still readable on a phone
 
@@ -60,43 +57,22 @@ RAMP = tuple(_RAMP)  # from little to much
 DASHED = (0, (3, 1.6))  # Online GD, wherever it is drawn beside ConGraD
 
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": LINE,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "axes.facecolor": "none",
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "xtick.minor.size": 1.8,
-    "xtick.minor.width": 0.5,
-    "lines.linewidth": 1.5,
-    "lines.solid_capstyle": "round",
-    "patch.linewidth": 0,
-    "legend.frameon": False,
+    "font.family": "DejaVu Sans", "font.size": 8.5, "axes.labelsize": 8.5, "legend.fontsize": 8,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": LINE, "grid.color": GRID,
+    "figure.facecolor": PAPER, "savefig.facecolor": PAPER, "axes.facecolor": "none",
+    "axes.linewidth": 0.7, "grid.linewidth": 0.7, "lines.linewidth": 1.5, "patch.linewidth": 0,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "xtick.minor.size": 1.8, "xtick.minor.width": 0.5, "lines.solid_capstyle": "round",
+    "legend.frameon": False, "axes.unicode_minus": True, "text.parse_math": False,
     "svg.fonttype": "path",  # looks the same where the font is missing
     "svg.hashsalt": "firehose",  # names of clip paths and markers, otherwise random
-}
+}  # fmt: skip
+TICKS = {"color": LINE, "labelcolor": MUTED, "labelsize": 8, "major.width": 0.7, "major.size": 3}
+STYLE |= {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()}
+LEGEND: dict[str, Any] = {
+    "loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.3, "borderpad": 0,
+    "handleheight": 0.9, "handletextpad": 0.5, "columnspacing": 1.4,
+}  # fmt: skip
 METADATA: dict[str, dict[str, str | None]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "png": {"Software": None},
@@ -112,15 +88,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def styled(make: "Callable[P, Figure]") -> "Callable[P, Figure]":
-    """A function that makes its figure in our look."""
-
-    @functools.wraps(make)
-    def within(*arguments: P.args, **named: P.kwargs) -> "Figure":
-        with style():
-            return make(*arguments, **named)
-
-    return within
+styled = style()  # as a decorator of functions that make figures
 
 
 def blank(height: float, width: float = WIDTH) -> "Figure":
@@ -141,12 +109,10 @@ def render(figure: "Figure", form: str) -> bytes:
 
 def save(figure: "Figure", stem: Path) -> list[Path]:
     """Write ``stem``.png and ``stem``.svg, each whole or not at all."""
-    paths = []
-    for form in METADATA:
-        path = stem.with_name(f"{stem.name}.{form}")
+    paths = {form: stem.with_name(f"{stem.name}.{form}") for form in METADATA}
+    for form, path in paths.items():
         write_whole(path, render(figure, form))
-        paths.append(path)
-    return paths
+    return list(paths.values())
 
 
 def log_axis(axis: "Axis") -> None:
@@ -190,21 +156,9 @@ def above(
     from matplotlib.transforms import ScaledTranslation
 
     scale = axes.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
-    axes.legend(
-        handles,
-        names,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        bbox_transform=axes.transAxes + ScaledTranslation(0, lift / 72, scale),
-        borderaxespad=0.3,
-        borderpad=0,
-        ncols=columns or len(names),
-        handlelength=length,
-        handleheight=0.9,
-        handletextpad=0.5,
-        columnspacing=1.4,
-        labelcolor=colour,
-    )
+    moved = axes.transAxes + ScaledTranslation(0, lift / 72, scale)
+    looks = LEGEND | {"ncols": columns or len(names), "handlelength": length}
+    axes.legend(handles, names, bbox_transform=moved, labelcolor=colour, **looks)
 
 
 def note(axes: "Axes", text: str, where: Any, offset: tuple[float, float], **look: Any) -> None:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
 
+import firehose
 from firehose.report.figures import PALETTE
 from firehose.report.tables import MARK, Beside, Cell, Published, Table
 
@@ -57,7 +57,12 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
             parts.append(f"<h2>{escape(block.text)}</h2>")
         else:
             parts.append(f"<p>{escape(block.text)}</p>")
-    texts = {"title": title, "summary": summary, "version": firehose_version(), "command": command}
+    texts = {
+        "title": title,
+        "summary": summary,
+        "version": firehose.__version__,
+        "command": command,
+    }
     escaped = {name: escape(text) for name, text in texts.items()}
     template = Template(_beside("page.html"))
     style = _colours() + _beside("page.css")
@@ -69,25 +74,11 @@ def _beside(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def firehose_version() -> str:
-    """The version of the installed Firehose."""
-    try:
-        return version("firehose-poll")
-    except PackageNotFoundError:  # run from a source tree
-        return "(not installed)"
-
-
 def _table(table: Table) -> str:
-    head = "".join(
-        f'<th scope="col"{_side(index, table.labels)}>{escape(name)}</th>'
-        for index, name in enumerate(table.columns)
-    )
-    rows = "\n".join(
-        "<tr>"
-        + "".join(_cell(cell, index, table.labels) for index, cell in enumerate(row))
-        + "</tr>"
-        for row in table.rows
-    )
+    sides = ["" if index < table.labels else "number" for index in range(len(table.columns))]
+    named = zip(table.columns, sides, strict=True)
+    head = "".join(f'<th scope="col"{_class(side)}>{escape(name)}</th>' for name, side in named)
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, sides))}</tr>" for row in table.rows)
     caption = f'<p class="caption">{escape(table.caption)}</p>\n' if table.caption else ""
     note = f'\n<p class="note">{MARK} {escape(table.source)}</p>' if table.has_published else ""
     wide = ' class="wide"' if len(table.columns) > 3 else ""
@@ -99,18 +90,18 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(cell: Cell, index: int, labels: int) -> str:
+def _cell(cell: Cell, side: str) -> str:
     mark = f"<sup>{MARK}</sup>"
     if isinstance(cell, Published):
-        return f"<td{_side(index, labels, 'published')}>{escape(cell.text)}{mark}</td>"
+        return f"<td{_class('published', side)}>{escape(cell.text)}{mark}</td>"
     if isinstance(cell, Beside):
         below = f'<span class="published">{escape(cell.published)}{mark}</span>'
-        return f"<td{_side(index, labels)}>{escape(cell.text)}<br>{below}</td>"
-    return f"<td{_side(index, labels)}>{escape(cell)}</td>"
+        return f"<td{_class(side)}>{escape(cell.text)}<br>{below}</td>"
+    return f"<td{_class(side)}>{escape(cell)}</td>"
 
 
-def _side(index: int, labels: int, *names: str) -> str:
-    classes = " ".join([*names, *(["number"] if index >= labels else [])])
+def _class(*names: str) -> str:
+    classes = " ".join(filter(None, names))
     return f' class="{classes}"' if classes else ""
 
 
@@ -139,8 +130,7 @@ def inline(svg: str, prefix: str, description: str) -> str:
     box = re.search(r'viewBox="[^"]*"', head)
     if not box:
         raise ValueError("an SVG without a viewBox cannot be scaled")
-    label = escape(description)
-    return f'<svg {box[0]} role="img" aria-label="{label}">{rest.strip()}'
+    return f'<svg {box[0]} role="img" aria-label="{escape(description)}">{rest.strip()}'
 
 
 def _colours() -> str:

@@ -6,8 +6,9 @@ How they look on a page is in :mod:`firehose.report.page`.
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,7 @@ def terminal(table: Table) -> "rich.table.Table":
         if isinstance(cell, Published):
             return Text(plain(cell), style="italic dim")
         if isinstance(cell, Beside):
-            shown = Text(f"{cell.text} ")
-            return shown.append(f"({cell.published}{MARK})", style="italic dim")
+            return Text.assemble(f"{cell.text} ", (f"({cell.published}{MARK})", "italic dim"))
         return Text(cell + " " * mixed)
 
     mixed = any(isinstance(cell, Published) for row in table.rows for cell in row)
@@ -90,14 +90,11 @@ def markdown(table: Table) -> str:
     """For a README."""
     sides = ["---" if index < table.labels else "---:" for index in range(len(table.columns))]
     lines = [list(table.columns), sides, *([plain(cell) for cell in row] for row in table.rows)]
-    text = "".join(f"| {' | '.join(_escape(line))} |\n" for line in lines)
+    escaped = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
     title = f"**{table.caption}**\n\n" if table.caption else ""
     note = f"\n{MARK} {table.source}\n" if table.has_published else ""
     return title + text + note
-
-
-def _escape(cells: Sequence[str]) -> list[str]:
-    return [cell.replace("|", r"\|") for cell in cells]
 
 
 def latex(table: Table) -> str:
@@ -126,16 +123,14 @@ def _tex(text: str) -> str:
 
 def as_csv(table: Table) -> str:
     """For a spreadsheet; what was published has columns of its own."""
-    double = [
-        any(isinstance(row[index], Beside) for row in table.rows)
-        for index in range(len(table.columns))
-    ]
+    columns = zip(table.columns, *table.rows, strict=True)
+    double = [any(isinstance(cell, Beside) for cell in column) for column in columns]
+    shown = [is_shown for both in double for is_shown in (True, both)]
+    heads = [(name, f"{name}, published") for name in table.columns]
+    rows = [heads, *([_both(cell) for cell in row] for row in table.rows)]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    heads = ((name, f"{name}, published") for name in table.columns)
-    writer.writerow(_spread(heads, double))
-    for row in table.rows:
-        writer.writerow(_spread(map(_both, row), double))
+    writer.writerows([*compress(chain(*row), shown)] for row in rows)
     return buffer.getvalue()
 
 
@@ -152,10 +147,3 @@ def _both(cell: Cell) -> tuple[str, str]:
     if isinstance(cell, Beside):
         return cell.text, cell.published
     return (cell.text if isinstance(cell, Published) else cell), ""
-
-
-def _spread(pairs: Iterable[tuple[str, str]], double: Sequence[bool]) -> list[str]:
-    cells: list[str] = []
-    for (first, second), both in zip(pairs, double, strict=True):
-        cells += [first, second] if both else [first]
-    return cells

@@ -26,6 +26,14 @@ def signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
+def duration(seconds: float) -> str:
+    """12 s, 3.4 min, 5.6 h."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def many(count: int, what: str) -> str:
     """“1 post”, “2 posts”."""
     return f"{count:,} {what}" + "s" * (count != 1)

@@ -1,9 +1,9 @@
 """The state of a run on disk: a checkpoint is there whole or not at all."""
 
-import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,9 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Make the folder, and lock it against other processes that would go on with the run."""
-        with contextlib.ExitStack() as stack:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(self.folder, wait=False))
-            except OSError as error:
-                raise FirehoseError(f"Cannot write to {self.folder}: {error.strerror}.") from None
-            yield
+        return locked(self.folder, wait=False)
 
     def are_held(self) -> bool:
         """Whether a process is going on with the run right now."""
@@ -64,8 +57,7 @@ class Checkpoints:
         shutil.rmtree(place, ignore_errors=True)
         aside.rename(place)
         sync(self.folder)
-        for old in self.numbers()[:-KEPT]:
-            shutil.rmtree(self._place(old))
+        self._drop(self.numbers()[:-KEPT])
 
     def read(self, number: int) -> State:
         """Read a checkpoint; raises an error where it is damaged or has another schema."""
@@ -92,24 +84,22 @@ class Checkpoints:
 
     def drop_after(self, number: int) -> None:
         """Remove the checkpoints that are newer than ``number``."""
-        for newer in [each for each in self.numbers() if each > number]:
-            shutil.rmtree(self._place(newer))
+        self._drop(each for each in self.numbers() if each > number)
 
     def drop_before(self, number: int) -> None:
-        """Remove those that are older."""
-        for older in [each for each in self.numbers() if each < number]:
-            shutil.rmtree(self._place(older))
+        """Remove the checkpoints that are older than ``number``."""
+        self._drop(each for each in self.numbers() if each < number)
 
     def drop_newest(self) -> None:
         """Remove the newest checkpoint; raises an error where there is none before it."""
-        *earlier, newest = self.numbers() or [-1]
-        if not earlier:
+        numbers = self.numbers()
+        if len(numbers) < 2:
             raise FirehoseError(f"{self.folder} has no checkpoint before the newest.")
-        shutil.rmtree(self._place(newest))
+        self._drop(numbers[-1:])
 
-    def remove(self) -> None:
-        """Remove the folder with all checkpoints."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _drop(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            shutil.rmtree(self._place(number))
 
     def _place(self, number: int) -> Path:
         return self.folder / f"state-{number:09d}"

@@ -20,11 +20,15 @@ class LockedError(FirehoseError):
 
 @contextlib.contextmanager
 def locked(folder: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock of a folder, which must exist.
+    """Make a folder, if there is none, and hold its lock.
 
     Where another holds it, ``wait`` for as long as that takes, or raise a :class:`LockedError`.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise FirehoseError(f"Cannot write to {folder}: {error.strerror}.") from None
     try:
         if wait:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -42,21 +46,24 @@ def is_locked(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _lock(handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
-    return False
 
 
 def _lock_at_once(handle: int) -> bool:
     """Try for a fifth of a second: :func:`is_locked` holds a lock, too, but only for a moment."""
     for _ in range(10):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.02)
-        else:
+        if _lock(handle, fcntl.LOCK_EX):
             return True
+        time.sleep(0.02)
     return False
+
+
+def _lock(handle: int, kind: int) -> bool:
+    """Take a lock if it is free; returns whether it was."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,8 +1,10 @@
 """Checksums of files, and errors for files that do not match them."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,6 +22,11 @@ class File(Record):
 
     bytes: int
     sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Those that a file has now."""
+        return cls(bytes=path.stat().st_size, sha256=sha256(path))
 
 
 def refuse_damage(folder: Path, files: Mapping[str, File], contents: bool, remedy: str) -> None:
@@ -44,3 +51,8 @@ def sha256(path: Path) -> str:
     """The SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal_of(values: Any) -> str:
+    """The SHA-256 checksum of plain values; the order of the keys in tables does not matter."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -22,19 +22,13 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as own_lock:
         try:  # from here on, so that Ctrl-C leaves nothing behind at any moment
-            try:
-                out.parent.mkdir(parents=True, exist_ok=True)
-                # Until the new folder is locked, another run could take it for a leftover.
-                with locked(out.parent, wait=True):
-                    hexadecimal = "[0-9a-f]" * 8
-                    name = f".{glob.escape(out.name)}.partial-{hexadecimal}"
-                    for leftover in out.parent.glob(name):
-                        _clear(leftover, out)
-                    refuse_existing(out, replace)
-                    folder.mkdir()
-                    own_lock.enter_context(locked(folder, wait=True))
-            except OSError as error:
-                raise FirehoseError(f"Cannot write to {out.parent}: {error.strerror}.") from None
+            # Until the new folder is locked, another run could take it for a leftover.
+            with locked(out.parent, wait=True):
+                hexadecimal = "[0-9a-f]" * 8
+                for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{hexadecimal}"):
+                    _clear(leftover, out)
+                refuse_existing(out, replace)
+                own_lock.enter_context(locked(folder, wait=True))
             yield folder
             _publish(folder, out, replace)
         finally:
@@ -72,7 +66,6 @@ def _restore(folder: Path, out: Path) -> None:
 
 def _clear(folder: Path, out: Path) -> None:
     """Remove a folder that a killed run left behind, unless its run is still alive."""
-    # A run that ends now removes its folder itself.
-    with contextlib.suppress(LockedError, FileNotFoundError), locked(folder, wait=False):
+    with contextlib.suppress(LockedError), locked(folder, wait=False):
         _restore(folder, out)
         shutil.rmtree(folder, ignore_errors=True)

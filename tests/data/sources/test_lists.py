@@ -105,7 +105,9 @@ def test_unreadable_lists_are_errors(tmp_path: Path) -> None:
     for users, tweets in (([1], ["x"]), ([1], [1.5]), ([1, 2], [1, None])):
         with pytest.raises(FirehoseError, match="not a readable list"):
             load(as_csv(tmp_path / "train.csv", user=users, tweet=tweets))
-    with pytest.raises(FirehoseError, match=r"not a readable list .*: an id is missing\."):
+    with pytest.raises(
+        FirehoseError, match=r"not a readable list .*: ValueError: an id is missing\."
+    ):
         pq.write_table(pa.table({"user": [1, 2], "tweet": [1, None]}), tmp_path / "train.parquet")
         load(tmp_path / "train.parquet")
     whole = pickle.dumps({"data": [(1, 2, None)]})

@@ -1,7 +1,5 @@
 """Pictures as a corpus: the tasks of a benchmark are the users, its pictures the posts."""
 
-import hashlib
-import json
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from firehose.data.pictures.cifar import read_cifar
 from firehose.data.pictures.files import CLASSES, SUMS, DataSet, find_contents
 from firehose.data.pictures.mnist import read_mnist
 from firehose.data.pictures.tasks import BENCHMARKS, Order, PictureStream, Tasks, make_tasks
+from firehose.storage.seals import seal_of
 
 
 class PicturePlan(Section):
@@ -71,8 +70,7 @@ class PictureCorpus:
         The same wherever the files lie, and for every seed.
         """
         benchmark = BENCHMARKS[self.name]
-        body = [SUMS[self.data_name], benchmark._asdict(), self.plan.public()]
-        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return seal_of([SUMS[self.data_name], benchmark._asdict(), self.plan.public()])
 
 
 def read_data_set(name: str, folder: Path) -> DataSet:

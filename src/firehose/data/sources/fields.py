@@ -1,10 +1,36 @@
 """Read the fields of a post from the values in a record."""
 
+import json
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+
+from firehose.data.post import Post
+
+
+def json_post(
+    line: bytes, make: Callable[[dict[str, Any]], Post | str], encoding: str = "utf-8"
+) -> Post | str:
+    """What ``make`` makes of the JSON object in a line: a post, or the reason why it is none.
+
+    The reason is empty where the line is.
+    """
+    try:
+        record = json.loads(line.decode(encoding))
+        return make(record) if isinstance(record, dict) else "not a JSON object"
+    except UnicodeError:
+        return "not UTF-8"
+    except (ValueError, RecursionError):
+        return "broken JSON" if line.strip() else ""
+
+
+def encodable(post: Post) -> Post:
+    """The post; raises a UnicodeEncodeError for half a surrogate pair, which JSON allows."""
+    f"{post.id}{post.user}{post.text}{post.language}".encode()
+    return post
 
 
 def label(value: Any) -> str:

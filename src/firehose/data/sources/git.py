@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal
 
 from pydantic import Field, field_validator
 
@@ -25,7 +25,14 @@ from firehose.errors import FirehoseError
 _FIELDS = 6
 _LOG = ["log", "-z", "-s", "--format=tformat:%H%x00%P%x00%at%x00%aN%x00%aE%x00%B"]
 _LOG += ["--use-mailmap", "--no-show-signature", "--no-notes", "--no-color", "--encoding=UTF-8"]
-_SETTINGS = ["log.showSignature=false", "core.quotePath=false", "safe.directory=*"]
+_SETTINGS = ["-c", "log.showSignature=false", "-c", "core.quotePath=false"]
+_SETTINGS += ["-c", "safe.directory=*"]
+_ENVIRONMENT = {
+    "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_GLOBAL": os.devnull,
+    # A partial clone must not fetch missing objects.
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
+}  # fmt: skip
 _BLOCK = 1 << 20
 
 _HASH = re.compile(r"(?:[0-9a-f]{64}|[0-9a-f]{40})")
@@ -59,11 +66,6 @@ _MAIL = re.compile(
 )
 _FULL_HASH = re.compile(rf"(?<![0-9A-Za-z]){_HASH.pattern}(?![0-9A-Za-z])")
 _LONGEST = 20_000  # characters of a message that are read; texts are cut to far fewer
-
-
-class _Author(NamedTuple):
-    user: str
-    is_bot: bool
 
 
 class Git(Source):
@@ -118,19 +120,19 @@ class Git(Source):
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
         """The commits of one repository, newest first; the log is read as it comes."""
         path = shard["path"]
-        known: dict[tuple[bytes, bytes], _Author] = {}
+        known: dict[tuple[bytes, bytes], str | None] = {}
         for sha, parents, seconds, name, email, message in _log(path, self.branch):
-            author = known.get((name, email))
-            if author is None:
-                author = known[name, email] = self._author(_decode(name), _decode(email))
+            if (name, email) not in known:
+                known[name, email] = self._author(_decode(name), _decode(email))
+            user = known[name, email]
             if b" " in parents or _MERGE.match(message):
                 yield Skip("merge commit", f"{path} {sha}", expected=True)
-            elif author.is_bot:
+            elif user is None:
                 yield Skip("bot", f"{path} {sha}", expected=True)
             elif (time := _time(seconds)) is None:
                 yield Skip("unreadable time", f"{path} {sha}")
             elif text := _text(message, self.max_characters):
-                yield Post(author.user, text, time, sha)
+                yield Post(user, text, time, sha)
             else:
                 yield Skip("no text", f"{path} {sha}", expected=True)
 
@@ -144,18 +146,18 @@ class Git(Source):
             reason = _first_line(errors)
         if reason:
             raise FirehoseError(f"Git cannot read {path}: {reason}.")
-        if self.branch == "HEAD":
-            raise FirehoseError(f"{path} has no commits on its current branch: set branch.")
-        raise FirehoseError(f"{path} has no commits on {self.branch!r}: set another branch.")
+        branch = "its current branch" if self.branch == "HEAD" else repr(self.branch)
+        raise FirehoseError(f"{path} has no commits on {branch}: set another branch.")
 
-    def _author(self, name: str, email: str) -> _Author:
+    def _author(self, name: str, email: str) -> str | None:
+        """What an author is called; None for a bot."""
         plain = f"{name} <{email}>"
-        is_bot = _BOT.search(plain.lower()) or _CAMEL_BOT.search(name)
+        if _BOT.search(plain.lower()) or _CAMEL_BOT.search(name):
+            return None
         if self.authors == "plain":
-            return _Author(plain, is_bot is not None)
+            return plain
         address = (email.strip() or name).lower().encode()
-        digest = hashlib.blake2b(address, digest_size=8, key=self.key.encode())
-        return _Author(digest.hexdigest(), is_bot is not None)
+        return hashlib.blake2b(address, digest_size=8, key=self.key.encode()).hexdigest()
 
 
 def _is_repository(path: Path) -> bool:
@@ -181,27 +183,14 @@ def _git(path: str, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes
     """Run git, with an output that depends only on the repository; yields it and its stderr."""
     # With --git-dir, as git would otherwise search the parent folders for a repository.
     inner = Path(path) / ".git"
-    program = ["git", f"--git-dir={inner if inner.exists() else path}"]
-    for setting in _SETTINGS:
-        program += ["-c", setting]
+    program = ["git", f"--git-dir={inner if inner.exists() else path}", *_SETTINGS]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    clean |= {
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_SYSTEM": os.devnull,
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        # A partial clone must not fetch missing objects.
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
     with tempfile.TemporaryFile() as errors:  # not a pipe, which could fill up and block git
         try:
             process = subprocess.Popen(
                 program + command,
                 cwd=path,  # git looks for .mailmap here
-                env=clean,
+                env=clean | _ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firehose.data.post import USER_SPLITS
 from firehose.data.sources.files import find_files, open_file
 from firehose.errors import FirehoseError
+from firehose.plugins import brief
 
 _LISTS = "CSV, Parquet or pickle files of (user, tweet, time), or a folder of them"
 _LIST_NAME = re.compile(r"\.(?:(parquet|pq)|(pkl|pickle|p)|csv(?:\.gz|\.bz2|\.zst)?)$", re.I)
@@ -91,31 +95,25 @@ def _read_list(path: Path) -> Iterator[Part]:
         raise
     except Exception as error:  # a damaged pickle can raise anything
         raise FirehoseError(
-            f"{path} is not a readable list of (user, tweet, time): {_first_line(error)}."
+            f"{path} is not a readable list of (user, tweet, time): {brief(error)}."
         ) from None
 
 
 def _tabled(path: Path, is_parquet: bool) -> Iterator[Part]:
     """Yield users, tweets and splits of a table, batch by batch."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
     if is_parquet:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
     else:
         with pa.csv.open_csv(path) as head:
             names = head.schema.names
-    chosen = [
-        _column(path, names, ("user", "user_id")),
-        _column(path, names, ("tweet", "tweet_id", "id")),
-    ]
-    chosen += ["split"] if "split" in names else []
+    kinds = {_column(path, names, ("user", "user_id")): pa.int64()}
+    kinds |= {_column(path, names, ("tweet", "tweet_id", "id")): pa.int64()}
+    kinds |= {"split": pa.string()} if "split" in names else {}
+    chosen = list(kinds)
     if is_parquet:
         batches = file.iter_batches(columns=chosen)
     else:
-        kinds = {name: pa.string() if name == "split" else pa.int64() for name in chosen}
         options = pa.csv.ConvertOptions(include_columns=chosen, column_types=kinds)
         batches = pa.csv.open_csv(path, convert_options=options)
     for batch in batches:
@@ -130,21 +128,16 @@ def _column(path: Path, present: Sequence[str], names: Sequence[str]) -> str:
     for name in names:
         if name in present:
             return name
-    raise FirehoseError(
-        f"{path} has no column {' or '.join(names)} but {', '.join(present)}: rename the right one."
-    )
+    either, there = " or ".join(names), ", ".join(present)
+    raise FirehoseError(f"{path} has no column {either} but {there}: rename the right one.")
 
 
 def _pickled(path: Path) -> Iterator[Part]:
     with open_file(str(path)) as file:
         data = _PlainUnpickler(file, path).load()["data"]
-    if not data:
-        return
-    yield (
-        np.fromiter((int(user) for user, _, _ in data), np.int64, len(data)),
-        np.fromiter((int(tweet) for _, tweet, _ in data), np.int64, len(data)),
-        None,
-    )
+    users = np.fromiter((int(user) for user, _, _ in data), np.int64, len(data))
+    tweets = np.fromiter((int(tweet) for _, tweet, _ in data), np.int64, len(data))
+    yield users, tweets, None
 
 
 def _bytes(text: Any, encoding: Any) -> bytes:
@@ -170,17 +163,15 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._allowed:
-            raise FirehoseError(
-                f"{self._path} calls for {module}.{name}, which no list of tweets needs, so it is "
-                f"not read: get the list from its authors again, or as CSV."
-            )
+            raise self._refusal(f"calls for {module}.{name}, which no list of tweets needs")
         return self._allowed[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise FirehoseError(
-            f"{self._path} refers to an object outside of it ({pid!r:.40}), so it is not read: "
-            f"get the list from its authors again, or as CSV."
-        )
+        raise self._refusal(f"refers to an object outside of it ({pid!r:.40})")
+
+    def _refusal(self, what: str) -> FirehoseError:
+        advice = "get the list from its authors again, or as CSV"
+        return FirehoseError(f"{self._path} {what}, so it is not read: {advice}.")
 
 
 def _split_code(split: Any, path: Path) -> int:
@@ -196,7 +187,7 @@ def _split_by_name(path: Path) -> int:
     if len(codes) != 1:
         raise FirehoseError(
             f"Cannot tell which split {path} lists: let its name contain one of train, valid and "
-            f"test, or add a column split."
+            "test, or add a column split."
         )
     return codes.pop()
 
@@ -204,7 +195,3 @@ def _split_by_name(path: Path) -> int:
 def _folded(user: Any) -> Any:
     """The id of a user, or an array of ids, folded to 32 bits."""
     return (user ^ (user >> 32)) & 0xFFFFFFFF
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -11,10 +11,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from firehose.config import Section
+from firehose.data.clean import mend
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.fields import label, moment, sane
+from firehose.data.sources.fields import encodable, json_post, label, moment, sane
 from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
 from firehose.errors import FirehoseError
 
@@ -65,11 +69,7 @@ class Tabular(Source):
             if parquet and present is not None:
                 shards += _row_ranges(name)
             elif jsonl and not packed:
-                size = path.stat().st_size
-                shards += (
-                    {"path": name, "start": start, "stop": min(start + BYTES_PER_SHARD, size)}
-                    for start in range(0, size, BYTES_PER_SHARD)
-                )
+                shards += _spans(name, path.stat().st_size, BYTES_PER_SHARD)
             else:
                 shards.append({"path": name})
         return shards
@@ -104,29 +104,24 @@ class Tabular(Source):
     def _read_jsonl(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
         names = self._names()
         first = shard.get("start", 0)
+
+        def post_of(record: dict[str, Any]) -> Post | str:
+            return _post([*map(record.get, names)])
+
         with open_file(path) as file:
             if first:  # a line belongs to the shard it starts in
                 file.seek(first - 1)
                 while (begun := file.readline(1 << 16)) and not begun.endswith(b"\n"):
                     pass
                 first = file.tell()
+            where = f"{path}:byte " if first else f"{path}:"
             place = first
             for number, line in enumerate(lines(unpack(file, path)), 1):
                 if place >= shard.get("stop", math.inf):
                     break
-                found: Post | str
-                try:
-                    record = json.loads(_decode(line, place))
-                    is_object = isinstance(record, dict)
-                    found = _post([*map(record.get, names)]) if is_object else "not a JSON object"
-                except UnicodeDecodeError:
-                    found = "not UTF-8"
-                except (ValueError, RecursionError):
-                    found = "broken JSON" if line.strip() else ""  # an empty line is no record
-                if isinstance(found, Post):
-                    yield found
-                elif found:
-                    yield Skip(found, f"{path}:byte {place}" if first else f"{path}:{number}")
+                found = json_post(line, post_of, _encoding(place))
+                if found:  # an empty line is no record
+                    yield _or_skip(found, where, place if first else number)
                 place += len(line) + 1
 
     def _read_csv(self, path: str, _: Shard) -> Iterator[Post | Skip]:
@@ -137,43 +132,35 @@ class Tabular(Source):
             place = {name: index for index, name in reversed(list(enumerate(header)))}
             pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
             for number, row in rows:
-                if isinstance(row, str):
-                    found: Post | str = row
-                elif len(row) != len(header):
-                    found = "broken CSV row"
-                else:
+                found: Post | str = "broken CSV row"
+                if row and len(row) == len(header):
                     found = _post(pick([*row, None]))
-                yield found if isinstance(found, Post) else Skip(found, f"{path}:{number}")
+                yield _or_skip(found, f"{path}:", number)
 
     def _read_parquet(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         if "row_group" not in shard:  # its footer could not be read
             raise DamagedError
+        group, start, stop = shard["row_group"], shard["start"], shard["stop"]
+        names = self._names()
         try:
             with pq.ParquetFile(path) as file:
-                group, start, stop = shard["row_group"], shard["start"], shard["stop"]
-                names = self._names()
                 needed = [name for name in names if name in file.schema_arrow.names]
                 before = sum(file.metadata.row_group(g).num_rows for g in range(group))
-                row = 0
+                first, where = 0, f"{path}:row "
                 for batch in file.iter_batches(8192, [group], needed, use_threads=False):
-                    first, row = row, row + batch.num_rows
-                    if row <= start:
-                        continue
-                    begin, end = max(start - first, 0), min(stop - first, batch.num_rows)
-                    number = before + first + begin
-                    for found in _batch_posts(batch.slice(begin, end - begin), names):
-                        number += 1
-                        if isinstance(found, Post):
-                            yield found
-                        else:
-                            yield Skip(found, f"{path}:row {number}")
-                    if row >= stop:
+                    begin = max(start - first, 0)
+                    rows = _batch_posts(batch[begin : stop - first], names)
+                    for number, found in enumerate(rows, before + first + begin + 1):
+                        yield _or_skip(found, where, number)
+                    first += len(batch)
+                    if first >= stop:
                         break
         except (pa.ArrowException, OSError) as error:
             raise DamagedError from error
+
+
+def _or_skip(found: Post | str, where: str, number: int) -> Post | Skip:
+    return found if isinstance(found, Post) else Skip(found, f"{where}{number}")
 
 
 def _is_table(name: str) -> bool:
@@ -191,9 +178,6 @@ def _columns(name: str) -> Sequence[str] | None:
     """The columns of a file, or None where it is damaged or empty."""
     parquet, jsonl, _, _ = _format(name)
     if parquet:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         open_file(name).close()  # raises an error where the file may not be read
         try:
             return cast(list[str], pq.read_schema(name).names)
@@ -207,7 +191,7 @@ def _columns(name: str) -> Sequence[str] | None:
                 return _header(_csv_rows(first, name)) or None
             for line in islice(first, _SAMPLE):
                 try:
-                    record = json.loads(_decode(line, 0))
+                    record = json.loads(line.decode("utf-8-sig"))
                 except (ValueError, RecursionError):
                     continue  # it is counted as skipped when it is read
                 keys |= dict.fromkeys(record if isinstance(record, dict) else ())
@@ -217,32 +201,34 @@ def _columns(name: str) -> Sequence[str] | None:
 
 
 def _row_ranges(path: str) -> Iterator[Shard]:
-    import pyarrow.parquet as pq
-
     metadata = pq.read_metadata(path)
     for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        for start in range(0, rows, ROWS_PER_SHARD):
-            stop = min(start + ROWS_PER_SHARD, rows)
-            yield {"path": path, "row_group": group, "start": start, "stop": stop}
+        for span in _spans(path, metadata.row_group(group).num_rows, ROWS_PER_SHARD):
+            yield span | {"row_group": group}
+
+
+def _spans(path: str, size: int, step: int) -> Iterator[Shard]:
+    for start in range(0, size, step):
+        yield {"path": path, "start": start, "stop": min(start + step, size)}
 
 
 def _batch_posts(batch: Any, names: Sequence[str]) -> Iterator[Post | str]:
     """For each row of a Parquet batch, the post, or the reason why it is none."""
     present = batch.schema.names
     cells: list[Iterable[Any]] = [
-        _cells(batch.column(name)) if name in present else repeat(None) for name in names
+        _cells(_column(batch, name)) if name in present else repeat(None) for name in names
     ]
-    cells[2], when = _times(batch.column(names[2]))
+    cells[2], when = _times(_column(batch, names[2]))
     return (_post(row, when) for row in zip(*cells, strict=False))  # repeat() is endless
+
+
+def _column(batch: Any, name: str) -> Any:
+    column = batch.column(name)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _cells(column: Any) -> list[Any]:
     """The values of a column; if some are not UTF-8, all as bytes, to find the bad rows later."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     try:
         return cast(list[Any], column.to_pylist())
     except UnicodeDecodeError:
@@ -251,10 +237,6 @@ def _cells(column: Any) -> list[Any]:
 
 def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
     """The values of a time column, and a function that turns one into milliseconds, exactly."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     if pa.types.is_timestamp(column.type):  # stored in UTC, with or without a zone
         divisor = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
         ticks = column.cast(pa.int64()).to_pylist()
@@ -266,27 +248,20 @@ def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
     return _cells(column), moment
 
 
-def _header(rows: Iterator[tuple[int, list[str] | str]]) -> list[str]:
-    _, row = next(rows, (0, []))
-    return [name.strip() for name in row] if isinstance(row, list) else []
+def _header(rows: Iterator[tuple[int, list[str] | None]]) -> list[str]:
+    _, row = next(rows, (0, None))
+    return [mend(name.strip()) for name in row or ()]
 
 
-def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str] | str]]:
-    """The number of the first line of each row, and the row, or the reason why it is broken."""
-    is_broken = False
-
-    def decoded() -> Iterator[str]:
-        nonlocal is_broken
-        for number, line in enumerate(raw_lines):
-            try:
-                yield _decode(line, number) + "\n"
-            except UnicodeDecodeError:
-                # It is parsed nevertheless, as the row may go on in the next line.
-                is_broken = True
-                yield line.decode("utf-8", "replace") + "\n"
-
+def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str] | None]]:
+    """The number of the first line of each row, and the row, or None where it is broken."""
+    # Bytes that are not UTF-8 become halves of surrogate pairs, which no post may contain.
+    decoded = (
+        line.decode(_encoding(number), "surrogateescape") + "\n"
+        for number, line in enumerate(raw_lines)
+    )
     delimiter = "\t" if (_format(name)[2] or "").lower() == "tsv" else ","
-    reader = csv.reader(decoded(), delimiter=delimiter, strict=True)
+    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
         try:
@@ -294,18 +269,15 @@ def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list
         except StopIteration:
             return
         except csv.Error:
-            yield number, "broken CSV row"
+            yield number, None
         else:
-            if is_broken:
-                yield number, "not UTF-8"
-            elif row:  # an empty line is no record
+            if row:  # an empty line is no record
                 yield number, row
-        is_broken = False
 
 
-def _decode(line: bytes, place: int) -> str:
-    """The text of a line; at ``place`` 0, the start of a file, without a byte order mark."""
-    return line.decode("utf-8" if place else "utf-8-sig")
+def _encoding(place: int) -> str:
+    """The encoding of a line; only at ``place`` 0, the start of a file, is a byte order mark."""
+    return "utf-8" if place else "utf-8-sig"
 
 
 _FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(
@@ -323,6 +295,7 @@ def _flag(value: Any) -> bool | None:
 def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Post | str:
     """The post in a row, with cells in the order of :class:`Columns`, or why it is none."""
     identity, user, time, text, language, is_retweet, is_reply = row
+    retweet, reply = _flag(is_retweet), _flag(is_reply)
     try:
         user = label(user)
         if isinstance(text, bytes):
@@ -334,14 +307,11 @@ def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Pos
         milliseconds = None if time is None else when(time)
         if milliseconds is None:
             return "no time" if time in (None, "") else "unreadable time"
-        # Half a surrogate pair, which JSON allows, cannot be encoded and raises an error here.
+        if retweet is None or reply is None:
+            return "unreadable yes or no"
         key = f"{user}\0{milliseconds}\0{text}".encode()
         identity = label(identity) or blake2b(key, digest_size=12).hexdigest()
         language = label(language) or None
-        f"{identity}{language}".encode()
+        return encodable(Post(user, text, milliseconds, identity, language, retweet, reply))
     except UnicodeError:
         return "not UTF-8"
-    retweet, reply = _flag(is_retweet), _flag(is_reply)
-    if retweet is None or reply is None:
-        return "unreadable yes or no"
-    return Post(user, text, milliseconds, identity, language, retweet, reply)

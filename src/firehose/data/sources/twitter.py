@@ -5,8 +5,6 @@ tweet object of API v1.1 or v2, or a notice, in each line. Members are read by t
 archive, and nothing is extracted, so that a member's name can do no harm.
 """
 
-import io
-import json
 import re
 import stat
 import tarfile
@@ -14,17 +12,18 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from firehose.config import Texts
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.fields import label, moment
+from firehose.data.sources.fields import encodable, json_post, label, moment
 from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
 from firehose.data.sources.lists import Published, list_files, published
 from firehose.errors import FirehoseError
 
 BYTES_PER_SHARD = 64 << 20  # compressed
+Member = tuple[str, int, int]  # of an archive: its name, place and compressed size
 
 _ARCHIVE = re.compile(r"\.(tar|zip)$", re.IGNORECASE)
 _TWEETS = re.compile(r"\.json(\.bz2|\.gz)?$", re.IGNORECASE)
@@ -39,12 +38,8 @@ _DAY_0 = date(1970, 1, 1).toordinal()
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _FIRST_SNOWFLAKE = 29_700_859_247  # older ids are plain counts without a time
 _SNOWFLAKE_EPOCH = 1_288_834_974_657
-_REPLY_KEYS = (
-    "in_reply_to_status_id",
-    "in_reply_to_status_id_str",
-    "in_reply_to_user_id",
-    "in_reply_to_user_id_str",
-)
+_REPLIED_TO = ("status_id", "status_id_str", "user_id", "user_id_str")
+_REPLY_KEYS = tuple(f"in_reply_to_{what}" for what in _REPLIED_TO)
 _EXPECTED = frozenset({"delete notice", "control message", "not in the published list"})
 # The keys of messages that the stream sends besides tweets; tweets have none of them.
 _CONTROL = re.compile(
@@ -70,12 +65,8 @@ class Twitter(Source):
             list_files(self.ids)  # raises an error for a wrong path now, not in a worker
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_input, _WANTS):
-            name = str(path)
-            if _ARCHIVE.search(name):
-                is_tar = path.suffix.lower() == ".tar"
-                shards += _tar_shards(name) if is_tar else _zip_shards(name)
-            else:
-                shards.append({"path": name})
+            cut = {".tar": _tar_shards, ".zip": _zip_shards}.get(path.suffix.lower())
+            shards += cut(str(path)) if cut else [{"path": str(path)}]
         return shards
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
@@ -85,7 +76,7 @@ class Twitter(Source):
         for name, content in _members(shard):
             try:
                 for number, line in enumerate(lines(content), 1):
-                    found = _record(line)
+                    found = json_post(line, _tweet)
                     if lists and isinstance(found, Post):
                         found = _listed(found, lists)
                     if isinstance(found, Post):
@@ -105,19 +96,19 @@ def _is_input(name: str) -> bool:
 
 def _tar_shards(path: str) -> list[Shard]:
     """Shards of the complete members of a tar, and a last one that reports damage, if any."""
-    members: list[tuple[list[Any], int]] = []
+    members: list[Member] = []
     is_cut = False
     with open_file(path) as file:
         size = Path(path).stat().st_size
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
                 for member in archive:
-                    end = member.offset_data + member.size
-                    is_tweets = member.isreg() and not member.issparse()
-                    if is_tweets and _TWEETS.search(member.name) and end <= size:
+                    is_plain = member.isreg() and not member.issparse()
+                    is_whole = member.offset_data + member.size <= size
+                    if is_plain and is_whole and _TWEETS.search(member.name):
                         # The name is only shown in skips, so it may be altered.
                         name = member.name.encode("utf-8", "replace").decode()
-                        members.append(([name, member.offset_data, member.size], member.size))
+                        members.append((name, member.offset_data, member.size))
                 # A tar ends with zeros; tarfile also accepts half a header, or nothing, as its end.
                 file.seek(archive.offset)
                 header = file.read(tarfile.BLOCKSIZE)
@@ -132,7 +123,7 @@ def _zip_shards(path: str) -> list[Shard]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [
-                (info.filename, info.compress_size)
+                (info.filename, info.header_offset, info.compress_size)
                 for info in archive.infolist()
                 if _TWEETS.search(info.filename) and not stat.S_ISLNK(info.external_attr >> 16)
             ]
@@ -141,17 +132,17 @@ def _zip_shards(path: str) -> list[Shard]:
     return _grouped(path, members, is_cut=False)
 
 
-def _grouped(path: str, members: Sequence[tuple[Any, int]], is_cut: bool) -> list[Shard]:
+def _grouped(path: str, members: Sequence[Member], is_cut: bool) -> list[Shard]:
     if not members and not is_cut:
         raise FirehoseError(f"{path} holds no .json.bz2, .json.gz or .json file: name {_WANTS}.")
     shards: list[Shard] = []
     room = 0
-    for member, size in members:
+    for member in members:
         if room <= 0:
             shards.append({"path": path, "members": []})
             room = BYTES_PER_SHARD
         shards[-1]["members"].append(member)
-        room -= size
+        room -= member[2]
     return [*shards, {"path": path, "members": [], "is_cut": True}] if is_cut else shards
 
 
@@ -164,12 +155,14 @@ def _members(shard: Shard) -> Iterator[tuple[str, Iterator[bytes]]]:
     elif not shard["members"]:
         return
     elif path.lower().endswith(".tar"):
-        with open_file(path) as file:
+        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for name, offset, size in shard["members"]:
-                yield f"!{name}", unpack(io.BufferedReader(_Span(file, offset, size)), name)
+                member = tarfile.TarInfo(name)
+                member.offset_data, member.size = offset, size
+                yield f"!{name}", unpack(archive.extractfile(member), name)
     else:
         with zipfile.ZipFile(path) as archive:
-            for name in shard["members"]:
+            for name, _, _ in shard["members"]:
                 yield f"!{name}", _unzip(archive, name)
 
 
@@ -180,38 +173,6 @@ def _unzip(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
         raise DamagedError from error
     with member:
         yield from unpack(member, name)
-
-
-class _Span(io.RawIOBase):
-    """A file of the bytes of one member of a tar."""
-
-    def __init__(self, file: IO[bytes], offset: int, size: int) -> None:
-        self._file, self._place, self._end = file, offset, offset + size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._place)
-        data = self._file.read(min(len(buffer), self._end - self._place))
-        buffer[: len(data)] = data
-        self._place += len(data)
-        return len(data)
-
-
-def _record(line: bytes) -> Post | str:
-    """The tweet in a line, or why it is none; an empty reason for an empty line."""
-    try:
-        tweet = json.loads(line.decode())
-        found = _tweet(tweet) if isinstance(tweet, dict) else "not a JSON object"
-        if isinstance(found, Post):
-            # Half a surrogate pair, which JSON allows, cannot be encoded and raises an error here.
-            f"{found.id}{found.user}{found.text}{found.language}".encode()
-    except UnicodeError:
-        return "not UTF-8"
-    except (ValueError, RecursionError):
-        return "broken JSON" if line.strip() else ""
-    return found
 
 
 def _listed(post: Post, lists: Published) -> Post | str:
@@ -247,23 +208,13 @@ def _tweet(tweet: dict[str, Any]) -> Post | str:
     if isinstance(time, str):
         return time
     references = get("referenced_tweets")
-    kinds = [
-        reference.get("type")
-        for reference in (references if isinstance(references, list) else ())
-        if isinstance(reference, dict)
-    ]
-    language = label(get("lang"))
-    return Post(
-        user,
-        text,
-        time,
-        identity,
-        language=None if language in ("", "und") else language,
-        is_retweet=(
-            get("retweeted_status") is not None or "retweeted" in kinds or text.startswith("RT @")
-        ),
-        is_reply="replied_to" in kinds or any(get(key) is not None for key in _REPLY_KEYS),
-    )
+    references = references if isinstance(references, list) else []
+    kinds = [each.get("type") for each in references if isinstance(each, dict)]
+    language = None if get("lang") == "und" else label(get("lang")) or None
+    is_retweet = get("retweeted_status") is not None or "retweeted" in kinds
+    is_retweet = is_retweet or text.startswith("RT @")
+    is_reply = "replied_to" in kinds or any(get(key) is not None for key in _REPLY_KEYS)
+    return encodable(Post(user, text, time, identity, language, is_retweet, is_reply))
 
 
 def _time(created: Any, identity: str) -> int | str:

@@ -85,13 +85,12 @@ class Balanced(Buffer):
 
     def state(self) -> State:
         """The posts, and all that decides what happens to the next ones."""
-        users = self.users.users  # their order decides who is drawn
-        largest = [bag.users for _, bag in sorted(self.holding.items())]
+        # The order of users decides who is drawn.
+        slots = [(user, slot) for user in self.users.users for slot in self.slots[user]]
+        bags = [user for _, bag in sorted(self.holding.items()) for user in bag.users]
         return self.columns.state() | {
-            "users": np.array(users, np.int64),
-            "held": np.array([len(self.slots[user]) for user in users], np.int64),
-            "slots": np.array([slot for user in users for slot in self.slots[user]], np.int64),
-            "bags": np.array([user for bag in largest for user in bag], np.int64),
+            "slots": np.array(slots, np.int64).reshape(-1, 2),
+            "bags": np.array(bags, np.int64),
             "pushed": np.array(list(self.pushed.items()), np.int64).reshape(-1, 2),
             "free": np.array(self.free, np.int64),
         }
@@ -99,13 +98,10 @@ class Balanced(Buffer):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Become what ``state`` was taken from."""
         self.columns.restore(state)
-        self.users, self.holding = Bag(), defaultdict(Bag)
-        ends = np.cumsum(state["held"])
-        users = state["users"].tolist()
-        lists = [part.tolist() for part in np.split(state["slots"], ends[:-1])]
-        self.slots = dict(zip(users, lists, strict=False))
-        for user in users:
-            self.users.add(user)
+        self.slots, self.holding = {}, defaultdict(Bag)
+        for user, slot in state["slots"].tolist():
+            self.slots.setdefault(user, []).append(slot)
+        self.users = Bag(self.slots)
         for user in state["bags"].tolist():
             self.holding[len(self.slots[user])].add(user)
         self.pushed = dict(state["pushed"].tolist())

@@ -1,14 +1,16 @@
 """Slots to keep posts in: columns that grow, and which post takes which slot."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch, UniformBatch
 from firehose.errors import FirehoseError
-from firehose.methods.buffers import BufferSettings
+from firehose.methods.buffers import Buffer, BufferSettings
+from firehose.methods.step import Setup
+from firehose.optim.rows import UserIndex, grown
 
 Slots = NDArray[np.int64]
 State = dict[str, NDArray[Any]]
@@ -55,14 +57,6 @@ class Columns:
         self.kind = Batch if "length" in self.rows else UniformBatch
 
 
-def grown(array: NDArray[Any], needed: int, fill: int = 0) -> NDArray[Any]:
-    """The array with at least so many rows; it doubles, so growing costs little a row."""
-    if needed <= len(array):
-        return array
-    more = max(needed, 2 * len(array), 64) - len(array)
-    return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
-
-
 def place_posts(
     columns: Columns, batch: Batch, target: Sequence[int], used: NDArray[np.bool_]
 ) -> Batch:
@@ -86,9 +80,9 @@ def place_posts(
 class Bag:
     """Users to draw from: adding, removing and drawing take the same time, however many."""
 
-    def __init__(self) -> None:
-        self.users: list[int] = []
-        self.place: dict[int, int] = {}
+    def __init__(self, users: Iterable[int] = ()) -> None:
+        self.users = list(users)
+        self.place = {user: place for place, user in enumerate(self.users)}
 
     def add(self, user: int) -> None:
         """Put a user in who is not there."""
@@ -102,38 +96,67 @@ class Bag:
             self.users[place], self.place[last] = last, place
 
 
-class Limit:
-    """How many posts a memory of all users together may hold; per user, it grows with them."""
+class Pool(Buffer):
+    """A memory of the posts of all users together, with one limit.
 
-    def __init__(self, settings: BufferSettings) -> None:
+    A limit in posts per user grows with the users seen so far.
+    """
+
+    counters: ClassVar[tuple[str, ...]] = ("count",)  # attributes that belong to the state
+
+    def __init__(self, settings: BufferSettings, setup: Setup) -> None:
         self.settings = settings
-        self.seen = np.zeros(0, bool)  # [users]
-        self.users = 0
+        self.columns = Columns(setup.max_tokens)
+        self.seen = UserIndex()
+        self.count = 0
 
-    def after(self, users: NDArray[np.integer]) -> int:
-        """The limit after these users were seen."""
+    def __len__(self) -> int:
+        return self.count
+
+    def limit(self, users: NDArray[np.integer]) -> int:
+        """How many posts it may hold after these users were seen."""
         if self.settings.posts is not None:
             return self.settings.posts
-        self.seen = grown(self.seen, int(users.max(initial=-1)) + 1)
-        new = np.unique(users[~self.seen[users]])
-        self.seen[new] = True
-        self.users += len(new)
-        return self.users * (self.settings.per_user or 0)
+        self.seen.meet(users)
+        return len(self.seen) * (self.settings.per_user or 0)
 
-    def forget(self, user: int) -> None:
-        """Count without this user."""
-        if user < len(self.seen) and self.seen[user]:
-            self.seen[user] = False
-            self.users -= 1
+    def slots(self, places: Slots) -> Slots:
+        """Where the posts at these places, from 0 to ``count`` − 1, are kept."""
+        return places
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Which users were seen."""
-        return {"seen": self.seen}
+    def sample(self, count: int, generator: np.random.Generator) -> Batch:
+        """Posts drawn uniformly, with replacement."""
+        return self.columns.take(self.slots(generator.integers(0, self.count, count)))
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def all(self) -> Batch:
+        """Place by place."""
+        return self.columns.take(self.slots(np.arange(self.count)))
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts; returns how many. Looks through the whole buffer."""
+        self.seen.remove(user)
+        before, slots = self.count, self.slots(np.arange(self.count))
+        if before:
+            self.keep(slots[self.columns.rows["user"][slots] != user])
+        return before - self.count
+
+    def keep(self, slots: Slots) -> None:
+        """Move the posts of these slots to the first ones, in this order, and erase all others."""
+        self.count = len(slots)
+        for rows in self.columns.rows.values():
+            rows[: self.count], rows[self.count :] = rows[slots], 0
+
+    def state(self) -> dict[str, Any]:
+        """The posts, and all that decides what happens to the next ones."""
+        counters = {name: getattr(self, name) for name in self.counters}
+        return self.columns.state() | {"seen": self.seen.numbers()} | counters
+
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.seen = state["seen"].copy()
-        self.users = int(self.seen.sum())
+        self.columns.restore(state)
+        self.seen.assign(state["seen"])
+        for name in self.counters:
+            setattr(self, name, state[name])
 
 
 def rank(values: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from firehose.batch import Batch, gather
 from firehose.methods.buffers import Buffer, BufferSettings
 from firehose.methods.buffers.balanced import Balanced
-from firehose.methods.buffers.storage import Columns, Slots, State, grown, place_posts, rank
+from firehose.methods.buffers.storage import Columns, State, place_posts, rank
 from firehose.methods.step import Setup
+from firehose.optim.rows import UserIndex, grown
 
 
 class Stratified(Buffer):
@@ -28,9 +29,7 @@ class Stratified(Buffer):
     def __init__(self, settings: BufferSettings, setup: Setup) -> None:
         self.columns = Columns(setup.max_tokens)
         self.per_user = settings.per_user or 0
-        self.users = 0
-        self.row_of = np.zeros(0, np.int32)  # [users], −1: none
-        self.user_of = np.zeros(0, np.int32)  # [rows]
+        self.users = UserIndex()  # each has a row of slots
         self.pushed = np.zeros(0, np.int32)  # [rows], posts of this user so far
         self.count = 0
 
@@ -42,7 +41,8 @@ class Stratified(Buffer):
         if not self.per_user:
             return batch
         self.columns.fit(batch)
-        rows = self._rows(batch.user)
+        rows = self.users.meet(batch.user)
+        self.pushed = grown(self.pushed, len(self.users))
         number = self.pushed[rows] + rank(rows)  # of the post among all of its user
         place = number % self.per_user
         if self.is_reservoir:
@@ -58,61 +58,44 @@ class Stratified(Buffer):
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:
         """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
-        rows = generator.integers(0, self.users, count)
+        rows = generator.integers(0, len(self.users), count)
         held = np.minimum(self.pushed[rows], self.per_user)
         return self.columns.take(rows * self.per_user + generator.integers(0, held))
 
     def all(self) -> Batch:
         """User by user."""
-        held = np.minimum(self.pushed[: self.users], self.per_user).astype(np.int64)
-        places, _ = gather(np.arange(self.users) * self.per_user, held)
+        held = np.minimum(self.pushed[: len(self.users)], self.per_user).astype(np.int64)
+        places, _ = gather(np.arange(len(held)) * self.per_user, held)
         return self.columns.take(places)
 
     def forget(self, user: int) -> int:
         """Erase a user's posts; returns how many. The last row moves into the gap."""
-        row = int(self.row_of[user]) if user < len(self.row_of) else -1
+        row = self.users.remove(user)
         if row < 0:
             return 0
         erased = int(min(self.pushed[row], self.per_user))
-        last = self.users - 1
+        last = len(self.users)
         gap, end = (slice(r * self.per_user, (r + 1) * self.per_user) for r in (row, last))
         for rows in self.columns.rows.values():
             moved = rows[end]  # fewer than per_user where the last row was never full
             rows[gap][: len(moved)], rows[gap][len(moved) :] = moved, 0
             rows[end] = 0
-        self.user_of[row], self.pushed[row] = self.user_of[last], self.pushed[last]
-        self.row_of[self.user_of[row]] = row
-        self.row_of[user], self.pushed[last] = -1, 0
-        self.users, self.count = last, self.count - erased
+        self.pushed[row], self.pushed[last] = self.pushed[last], 0
+        self.count -= erased
         return erased
 
     def state(self) -> State:
         """The posts, and all that decides what happens to the next ones."""
-        held = self.users * self.per_user
-        columns = {name: rows[:held] for name, rows in self.columns.state().items()}
-        rows = {"user_of": self.user_of[: self.users], "pushed": self.pushed[: self.users]}
-        return columns | rows
+        users = len(self.users)
+        held = {n: rows[: users * self.per_user] for n, rows in self.columns.state().items()}
+        return held | {"user_of": self.users.numbers(), "pushed": self.pushed[:users]}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Become what ``state`` was taken from."""
         self.columns.restore(state)
-        self.user_of, self.pushed = state["user_of"].copy(), state["pushed"].copy()
-        self.users = len(self.user_of)
-        self.row_of = np.full(int(self.user_of.max(initial=-1)) + 1, -1, np.int32)
-        self.row_of[self.user_of] = np.arange(self.users)
+        self.users.assign(state["user_of"])
+        self.pushed = state["pushed"].copy()
         self.count = int(np.minimum(self.pushed, self.per_user).sum())
-
-    def _rows(self, users: NDArray[np.integer]) -> Slots:
-        """The row of each user; who is new gets one."""
-        self.row_of = grown(self.row_of, int(users.max(initial=-1)) + 1, fill=-1)
-        new = np.unique(users[self.row_of[users] < 0])
-        self.user_of = grown(self.user_of, self.users + len(new))
-        self.pushed = grown(self.pushed, self.users + len(new))
-        self.row_of[new] = np.arange(self.users, self.users + len(new))
-        self.user_of[self.users : self.users + len(new)] = new
-        self.users += len(new)
-        rows: Slots = self.row_of[users].astype(np.int64)
-        return rows
 
 
 class StratifiedReservoir(Stratified):
