@@ -54,7 +54,7 @@ class Game:
             yield played
 
     def forget(self, user: int) -> dict[str, int]:
-        """Erase all that is kept of a user; returns how much of what there was."""
+        """Erase all that is kept of a user; returns how many things of each kind there were."""
         users = self.model.users
         return {
             "remembered posts": self.memory.forget(user),
@@ -64,7 +64,7 @@ class Game:
         }
 
     def state(self) -> dict[str, Any]:
-        """The state of all parts between two rounds."""
+        """The state of all parts, between two rounds."""
         return {name: getattr(self, name).state() for name in PARTS} | {
             "generator": self.generator.bit_generator.state,
             "played": self.played,
@@ -72,7 +72,7 @@ class Game:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state that ``state`` returned."""
+        """Become what ``state`` was taken from."""
         for name in PARTS:
             getattr(self, name).restore(state[name])
         self.generator.bit_generator.state = state["generator"]
@@ -92,7 +92,7 @@ def open_any(corpus: AnyCorpus | str | Path, settings: Settings) -> AnyCorpus:
 
 
 def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Model:
-    """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
+    """Make the model of a game; the model at ``start``, if any, gives sizes and shared weights."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
         tasks = corpus.tasks
@@ -103,13 +103,13 @@ def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None =
 
 
 def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
-    """The batches that a game is played on, round by round."""
+    """The batches of a corpus, one for each round."""
     if isinstance(corpus, PictureCorpus):
         return corpus.stream(settings.play.posts)
     return corpus.stream(settings.play.posts, settings.play.hours)
 
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
-    """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
+    """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
     sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
     return Game(make_model(corpus, settings, start), settings.play, sizes)

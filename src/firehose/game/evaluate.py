@@ -1,6 +1,5 @@
 """How well a model knows its users: held-out posts under their own vector, and under others'."""
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +34,11 @@ class Evaluation:
 
     @property
     def users(self) -> int:
-        """How many wrote the posts."""
+        """The number of users who wrote the posts."""
         return len(np.unique(self.own.user))
 
     def table(self) -> Table:
-        """The result for people."""
+        """The table that shows the result."""
         found = {
             "word perplexity": self.own.perplexity(),
             "… every user counted alike": self.own.perplexity("user"),
@@ -53,7 +52,7 @@ class Evaluation:
         return Table(["", self.split], [[name, f"{value:.1f}"] for name, value in found.items()])
 
     def per_user(self) -> pa.Table:
-        """A row for each user: what the posts cost, and as others."""
+        """A row for each user: what their posts cost, as theirs and as those of others."""
         own = self.own.by_user()
         columns = {
             "user": [self.names[user] if user >= 0 else None for user in own["user"]],
@@ -135,7 +134,7 @@ def choose_others(
 
 
 def write(evaluation: Evaluation, out: Path) -> None:
-    """The values of each user, as Parquet."""
-    buffer = io.BytesIO()
+    """Write the values of each user as Parquet."""
+    buffer = pa.BufferOutputStream()
     pq.write_table(evaluation.per_user(), buffer)
-    write_whole(out, buffer.getvalue())
+    write_whole(out, buffer.getvalue().to_pybytes())

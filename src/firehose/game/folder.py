@@ -1,4 +1,4 @@
-"""What ``run.json`` says: what is run, on what, from where, with which code.
+"""The folder of a run, and ``run.json`` in it: what is run, on what, from where, by which code.
 
 What a run depends on is known by content, and found by a path that is relative to the run's folder,
 or else by the absolute one: a run can be moved, alone or together with its corpus.
@@ -13,7 +13,7 @@ import firehose
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
-from firehose.game.scoring import score_held_out
+from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
 from firehose.models.personal import ModelPlan, Personal
@@ -27,7 +27,7 @@ SCHEMA = 2
 
 
 class Place(Record):
-    """Something that a run depends on: where it is, and what it must be."""
+    """Something that a run depends on: where it is, and the checksum it must have."""
 
     relative: str  # to the run's folder
     absolute: str
@@ -35,12 +35,12 @@ class Place(Record):
 
     @classmethod
     def of(cls, path: Path, seal: str, folder: Path) -> "Place":
-        """The place of ``path``, as seen from a run's folder."""
+        """Describe the place of ``path`` for a run in ``folder``."""
         relative = os.path.relpath(path.resolve(), folder.resolve())
         return cls(relative=relative, absolute=str(path.resolve()), seal=seal)
 
     def candidates(self, folder: Path) -> list[Path]:
-        """Where it may be now, seen from the run's folder as it is now."""
+        """The paths at which it may be now that the run is in ``folder``."""
         return [path for path in (folder / self.relative, Path(self.absolute)) if path.exists()]
 
 
@@ -80,13 +80,15 @@ class Run(NamedTuple):
     card: RunCard
     corpus: AnyCorpus
     settings: Settings
+    start: str | Path | None = None  # a pretrained model to begin with
 
     def with_model(self, plan: ModelPlan) -> "Run":
-        """The run with the sizes of its model, so that what it began with is not needed again."""
+        """The run with the sizes of its model: what it began with is not needed again."""
         tables = self.card.settings | {"model": plan.public()}
         return self._replace(
             card=self.card.model_copy(update={"settings": tables}),
             settings=self.settings.model_copy(update={"model": plan}),
+            start=None,
         )
 
     def save_model(self, model: Personal) -> None:
@@ -94,7 +96,9 @@ class Run(NamedTuple):
         assert isinstance(self.corpus, Corpus)
         trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin())
         save(trained, self.folder / "model", replace=True)
-        score_held_out(self.folder, self.corpus, model)
+        for split in ("validation", "test"):
+            paid = costs(model, self.corpus.splits[split], f"{split} posts")
+            write_costs(self.folder, split, paid)
 
 
 def new_run(  # noqa: PLR0913, PLR0917 (a field each)
@@ -107,7 +111,7 @@ def new_run(  # noqa: PLR0913, PLR0917 (a field each)
     checkpoint_every: float = 300,
     tensorboard: bool = False,
 ) -> Run:
-    """A run that is about to begin; nothing is written yet."""
+    """Describe a run that is about to begin; writes nothing."""
     folder, opened, begun = Path(out), open_any(corpus, settings), None
     if start is not None:
         found = find_model(Path(start))
@@ -127,11 +131,11 @@ def new_run(  # noqa: PLR0913, PLR0917 (a field each)
         checkpoint_every=checkpoint_every,
         tensorboard=tensorboard,
     )
-    return Run(folder, card, opened, settings)
+    return Run(folder, card, opened, settings, start)
 
 
 def read_run(folder: Path) -> RunCard:
-    """``run.json``, or a sentence about what is wrong with it."""
+    """Read ``run.json``; raises FirehoseError where there is none, or it cannot be used."""
     file = folder / "run.json"
     if not file.is_file():
         what = "does not exist" if not folder.exists() else "is not a run: no run.json in it"
@@ -149,7 +153,7 @@ def read_run(folder: Path) -> RunCard:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """``result.json`` of a run that is over, or a sentence about why there is none."""
+    """Read ``result.json``; raises FirehoseError where the run is not over."""
     file = folder / "result.json"
     if not file.is_file():
         raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
@@ -158,7 +162,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def open_run(folder: Path, corpus: str | Path | None = None) -> Run:
-    """A run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
+    """Open a run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
     card = read_run(folder)
     settings = _settings(folder, card)
     paths = [Path(corpus)] if corpus else card.corpus.candidates(folder)

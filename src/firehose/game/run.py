@@ -55,7 +55,7 @@ def play(
     ``settings.pictures`` the corpus is a folder with the files of a data set.
     """
     more = (start, "train", checkpoint_every, tensorboard)
-    return _begin(new_run("play", corpus, out, settings, *more), start, replace)
+    return _begin(new_run("play", corpus, out, settings, *more), replace)
 
 
 def pretrain(
@@ -73,7 +73,7 @@ def pretrain(
     model = settings.model.model_copy(update={"architecture": "agnostic"})
     agnostic = settings.model_copy(update={"model": model})
     run = new_run("pretrain", corpus, out, agnostic, None, split, checkpoint_every)
-    made: TrainingOutcome = _begin(run, None, replace)
+    made: TrainingOutcome = _begin(run, replace)
     return made
 
 
@@ -90,13 +90,13 @@ def offline(
     With ``start``, a pretrained model gives the sizes and the shared weights.
     """
     run = new_run("offline", corpus, out, settings, start, "train", checkpoint_every)
-    made: TrainingOutcome = _begin(run, start, replace)
+    made: TrainingOutcome = _begin(run, replace)
     return made
 
 
-def _begin(run: Run, start: str | Path | None, replace: bool) -> Any:
+def _begin(run: Run, replace: bool) -> Any:
     """Begin a run in a new folder, and carry it out to its result."""
-    work, folder = make_work(run, start), run.folder  # made first, as it may refuse the settings
+    work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
     if folder.exists():
@@ -113,10 +113,9 @@ def _begin(run: Run, start: str | Path | None, replace: bool) -> Any:
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
-    """Say so where more than 1 % of the posts are longer than what is trained on."""
+    """Warn where more than 1 % of the posts are longer than what is trained on."""
     train = corpus.splits["train"]
-    share = train.share_longer(max_tokens)
-    if share > 0.01:
+    if (share := train.share_longer(max_tokens)) > 0.01:
         say(
             f"{100 * share:.0f} % of the posts are longer than model.max_tokens = {max_tokens}, "
             "and only their beginnings are learned from; "
@@ -137,28 +136,26 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     opened = open_run(folder, corpus)
     if card.code.split()[-1] != (code := code_version()):
         say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
-        both = card.model_copy(update={"code": f"{card.code} {code}"})
-        opened = opened._replace(card=both)
+        opened = opened._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
     return _carry_out(make_work(opened))
 
 
-def make_work(run: Run, start: str | Path | None = None) -> Work:
-    """The work of a run before its first unit; ``start`` is a pretrained model to begin with."""
+def make_work(run: Run) -> Work:
+    """The work of a run before its first unit."""
     if run.card.kind != "play":
-        return Fit(run, start)
-    return (PlayingPictures if isinstance(run.corpus, PictureCorpus) else Playing)(run, start)
+        return Fit(run)
+    return PlayingPictures(run) if isinstance(run.corpus, PictureCorpus) else Playing(run)
 
 
 def _carry_out(work: Work) -> Any:
-    """Do what the last checkpoint leaves of a run, and finish it."""
-    checkpoints = Checkpoints(work.run.folder / "checkpoints")
+    """Do what is left of a run after its last checkpoint, and finish it."""
+    folder = work.run.folder
+    checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
         if found := checkpoints.latest():
-            work.run.card.write(
-                work.run.folder
-            )  # it may say that another version of the code goes on
+            work.run.card.write(folder)  # it may say that another version of the code goes on
             work.restore(found)
             say(f"Going on after {work.unit} {work.done:,}.")
         else:
@@ -169,41 +166,43 @@ def _carry_out(work: Work) -> Any:
             good = max(work.done - isinstance(error, Broken), 0)
             raise _rescue(make_work(work.run), checkpoints, good) from None
         result = work.finish()
-        result.write(work.run.folder)
+        result.write(folder)
         return result
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
     """Do the units that are left, or until so many are done, with checkpoints on the way."""
-    saved = shown = time.monotonic()
+    folder, saved = work.run.folder, time.monotonic()
+    shown = saved
     with measure(work.total, work.doing) as show, stop_requests() as request:
         for _ in work.units():
             now = time.monotonic()
             show(work.done, work.note())
             if now - shown >= PROGRESS_EVERY:
-                write_progress(work.run.folder, work.done, work.total)
+                write_progress(folder, work.done, work.total)
                 shown = now
             if request.made or now - saved >= work.run.card.checkpoint_every:
                 _save(work, checkpoints)
                 saved = now
             if request.made:
                 raise Stopped(
-                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {work.run.folder}` "
-                    "goes on from there."
+                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {folder}` goes on "
+                    "from there."
                 )
             if work.done == until:
                 break
     _save(work, checkpoints)
-    write_progress(work.run.folder, work.done, work.total)
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
+    """Write a checkpoint after the logs that it counts on, and how far the run is."""
     work.flush()
     checkpoints.write(work.done, work.state())
+    write_progress(work.run.folder, work.done, work.total)
 
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
-    """Leave a checkpoint of the last unit that was good, by doing all up to it once more."""
+    """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
     checkpoints.drop_after(good)
     found = checkpoints.latest()
     assert found is not None
@@ -219,12 +218,12 @@ def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
 
 
 def write_progress(folder: Path, done: int, total: int) -> None:
-    """Say in ``progress.json`` how far a run is, for whoever watches from outside."""
+    """Write ``progress.json``, which tells other processes how far the run is."""
     write_json(folder / "progress.json", {"done": done, "total": total})
 
 
 def read_progress(folder: Path) -> float:
-    """How much of a run is done, from 0 to 1."""
+    """The share of a run that is done, from 0 to 1; 0 where that is not known."""
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         return float(found["done"] / max(found["total"], 1))

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,11 @@ class Fit:
 
     unit, doing = "step", "training"
 
-    def __init__(self, run: Run, start: str | Path | None = None) -> None:
+    def __init__(self, run: Run) -> None:
         if not isinstance(run.corpus, Corpus):
             raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
         training: Training = getattr(run.settings, run.card.kind)
-        model = from_pretrained(run.settings.model, run.corpus, start, training.seed)
+        model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
         self.model = model.move_to(run.settings.compute.find_device())
         self.corpus, self.training = run.corpus, training
@@ -93,7 +92,7 @@ class Fit:
         say(epoch.sentence())
 
     def note(self) -> str:
-        """How things stand."""
+        """The epoch, the loss and the tokens per second, for the progress bar."""
         number = len(self.history) + bool(self.losses)
         told = f"epoch {number} of {self.training.epochs}"
         if self.losses:
@@ -102,7 +101,7 @@ class Fit:
         return told
 
     def flush(self) -> None:
-        """Write the epochs that are over."""
+        """Write ``epochs.jsonl``, before a checkpoint that counts on it."""
         lines = [json.dumps(asdict(epoch)) + "\n" for epoch in self.history]
         write_whole(self.run.folder / "epochs.jsonl", "".join(lines).encode())
 
@@ -119,7 +118,7 @@ class Fit:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Become what ``state`` was taken from."""
         self.model.restore(state["model"])
         self.adam.restore(state["adam"])
         self.best = dict(state["best"])
@@ -127,7 +126,7 @@ class Fit:
         self.history = [Epoch(**epoch) for epoch in state["history"]]
 
     def forget(self, user: int) -> dict[str, int]:
-        """Erase a user's vector and moments, also from the best weights; returns what there was."""
+        """Erase a user's vector and moments, also from the best weights; returns the number."""
         if self.best:
             now = copy.deepcopy(self.model.state())
             self.model.restore(self.best)
