@@ -11,7 +11,7 @@ from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.experiments.jobs import make_jobs
 from firehose.experiments.recipe import Experiment
 from firehose.experiments.report import Part, write
-from firehose.game.folder import Options, make_card
+from firehose.game.folder import new_run
 from small_experiments import task_outcome
 
 RECIPE = """
@@ -59,8 +59,7 @@ def part(tmp_path: Path) -> Part:
         came = task_outcome(BENCHMARKS[job.corpus.name].title)
         less = 0.1 if job.facts["play.learner"] == "gem" else 0
         came.model_copy(update={"accuracy": came.accuracy - less}).write(job.folder)
-        card = make_card(job.folder, "play", job.corpus, job.settings, None, "train", Options())
-        card.write(job.folder)
+        new_run("play", job.corpus, job.folder, job.settings).card.write(job.folder)
     return Part("pictures", experiment, jobs)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from firehose.errors import FirehoseError
+from firehose.game.log import summary
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
 from small_experiments import outcome, task_outcome
 
@@ -33,7 +34,7 @@ def test_a_game_with_tasks_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "rounds.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
     by_hand = task_outcome()
     measured = {name: getattr(by_hand, name) for name in ("benchmark", "seen", "accuracy", "ends")}
-    came = TaskOutcome.of(tmp_path, **measured)
+    came = TaskOutcome(**measured, **summary(tmp_path))
     assert came.kept == [0, 0, 2]
     assert came.compute["gradient steps"] == 6 and came.compute["seconds to pay"] == 1
     with pytest.raises(FirehoseError, match="is not over"):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_it_learns_and_the_best_epoch_is_kept(tmp_path: Path, small_corpus: Corp
     assert not again.model.is_personal
     assert TrainingOutcome.read(tmp_path / "run") == outcome
     lines = (tmp_path / "run/epochs.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [e.model_dump() for e in outcome.history]
+    assert [json.loads(line) for line in lines] == [asdict(e) for e in outcome.history]
     assert json.loads((tmp_path / "run/progress.json").read_text()) == {"done": 42, "total": 42}
 
 

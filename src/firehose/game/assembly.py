@@ -40,7 +40,8 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
-        self.generator = np.random.default_rng(playing.seed)
+        # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
+        self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
         self.played = 0  # rounds
         self.posts = 0  # that were played
 
@@ -53,7 +54,7 @@ class Game:
             yield played
 
     def forget(self, user: int) -> dict[str, int]:
-        """Erase all that is kept of a user; returns how much of what there was."""
+        """Erase all that is kept of a user; returns how many things of each kind there were."""
         users = self.model.users
         return {
             "remembered posts": self.memory.forget(user),
@@ -63,7 +64,7 @@ class Game:
         }
 
     def state(self) -> dict[str, Any]:
-        """The state of all parts between two rounds."""
+        """The state of all parts, between two rounds."""
         return {name: getattr(self, name).state() for name in PARTS} | {
             "generator": self.generator.bit_generator.state,
             "played": self.played,
@@ -71,7 +72,7 @@ class Game:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state that ``state`` returned."""
+        """Become what ``state`` was taken from."""
         for name in PARTS:
             getattr(self, name).restore(state[name])
         self.generator.bit_generator.state = state["generator"]
@@ -91,7 +92,7 @@ def open_any(corpus: AnyCorpus | str | Path, settings: Settings) -> AnyCorpus:
 
 
 def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Model:
-    """The model of a game before its first round; ``start`` is a pretrained one to begin with."""
+    """Make the model of a game; the model at ``start``, if any, gives sizes and shared weights."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
         tasks = corpus.tasks
@@ -102,18 +103,13 @@ def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None =
 
 
 def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
-    """The batches that a game is played on, round by round."""
+    """The batches of a corpus, one for each round."""
     if isinstance(corpus, PictureCorpus):
         return corpus.stream(settings.play.posts)
     return corpus.stream(settings.play.posts, settings.play.hours)
 
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
-    """A game before its first round; a pretrained model to ``start`` with gives the sizes."""
-    model = make_model(corpus, settings, start)
-    if not isinstance(corpus, PictureCorpus):
-        return Game(model, settings.play)
-    game = Game(model, settings.play, corpus.task_sizes)
-    # Streams 1 and 3 of the seed have drawn the pictures and the order of the tasks.
-    game.generator = np.random.default_rng([settings.play.seed, 2])
-    return game
+    """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
+    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
+    return Game(make_model(corpus, settings, start), settings.play, sizes)

@@ -1,6 +1,5 @@
 """How well a model knows its users: held-out posts under their own vector, and under others'."""
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,25 +34,25 @@ class Evaluation:
 
     @property
     def users(self) -> int:
-        """How many wrote the posts."""
+        """The number of users who wrote the posts."""
         return len(np.unique(self.own.user))
 
     def table(self) -> Table:
-        """The result for people."""
-        rows = [
-            ["word perplexity", f"{self.own.perplexity():.1f}"],
-            ["… every user counted alike", f"{self.own.perplexity('user'):.1f}"],
-            ["token perplexity", f"{self.own.perplexity('token'):.1f}"],
-        ]
+        """The table that shows the result."""
+        found = {
+            "word perplexity": self.own.perplexity(),
+            "… every user counted alike": self.own.perplexity("user"),
+            "token perplexity": self.own.perplexity("token"),
+        }
         if self.crossed:
-            rows.append(["word perplexity as other users", f"{self.crossed.perplexity():.1f}"])
+            found["word perplexity as other users"] = self.crossed.perplexity()
         if self.floor:
-            rows.append(["best possible, knowing the user", f"{self.floor.personalized:.1f}"])
-            rows.append(["best possible, not knowing the user", f"{self.floor.agnostic:.1f}"])
-        return Table(["", self.split], rows)
+            found["best possible, knowing the user"] = self.floor.personalized
+            found["best possible, not knowing the user"] = self.floor.agnostic
+        return Table(["", self.split], [[name, f"{value:.1f}"] for name, value in found.items()])
 
     def per_user(self) -> pa.Table:
-        """A row for each user: what the posts cost, and as others."""
+        """A row for each user: what their posts cost, as theirs and as those of others."""
         own = self.own.by_user()
         columns = {
             "user": [self.names[user] if user >= 0 else None for user in own["user"]],
@@ -135,7 +134,7 @@ def choose_others(
 
 
 def write(evaluation: Evaluation, out: Path) -> None:
-    """The values of each user, as Parquet."""
-    buffer = io.BytesIO()
+    """Write the values of each user as Parquet."""
+    buffer = pa.BufferOutputStream()
     pq.write_table(evaluation.per_user(), buffer)
-    write_whole(out, buffer.getvalue())
+    write_whole(out, buffer.getvalue().to_pybytes())

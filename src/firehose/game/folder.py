@@ -1,4 +1,4 @@
-"""What ``run.json`` says: what is run, on what, from where, with which code.
+"""The folder of a run, and ``run.json`` in it: what is run, on what, from where, by which code.
 
 What a run depends on is known by content, and found by a path that is relative to the run's folder,
 or else by the absolute one: a run can be moved, alone or together with its corpus.
@@ -7,33 +7,27 @@ or else by the absolute one: a run can be moved, alone or together with its corp
 import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any, Literal, NamedTuple
 
 import firehose
+from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
+from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
-from firehose.models.store import WEIGHTS, find_model, read_card
+from firehose.models.personal import ModelPlan, Personal
+from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
 from firehose.plugins import checksum, own_kinds, source_file
 from firehose.storage.files import write_whole
 from firehose.storage.seals import Record
 
-FORMAT, SCHEMA = "firehose run", 2
-
-
-class Options(NamedTuple):
-    """How a run is done; nothing of it changes the result."""
-
-    replace: bool = False  # an older run at the same place
-    checkpoint_every: float = 300  # seconds
-    tensorboard: bool = False
+FORMAT: Literal["firehose run"] = "firehose run"
+SCHEMA = 2
 
 
 class Place(Record):
-    """Something that a run depends on: where it is, and what it must be."""
+    """Something that a run depends on: where it is, and the checksum it must have."""
 
     relative: str  # to the run's folder
     absolute: str
@@ -41,19 +35,19 @@ class Place(Record):
 
     @classmethod
     def of(cls, path: Path, seal: str, folder: Path) -> "Place":
-        """The place of ``path``, as seen from a run's folder."""
+        """Describe the place of ``path`` for a run in ``folder``."""
         relative = os.path.relpath(path.resolve(), folder.resolve())
         return cls(relative=relative, absolute=str(path.resolve()), seal=seal)
 
     def candidates(self, folder: Path) -> list[Path]:
-        """Where it may be now, seen from the run's folder as it is now."""
+        """The paths at which it may be now that the run is in ``folder``."""
         return [path for path in (folder / self.relative, Path(self.absolute)) if path.exists()]
 
 
 class RunCard(Record):
     """What ``run.json`` says."""
 
-    format: str = FORMAT
+    format: Literal["firehose run"] = FORMAT
     schema_version: int = SCHEMA
     kind: Kind
     version: str
@@ -86,61 +80,80 @@ class Run(NamedTuple):
     card: RunCard
     corpus: AnyCorpus
     settings: Settings
+    start: str | Path | None = None  # a pretrained model to begin with
+
+    def with_model(self, plan: ModelPlan) -> "Run":
+        """The run with the sizes of its model: what it began with is not needed again."""
+        tables = self.card.settings | {"model": plan.public()}
+        return self._replace(
+            card=self.card.model_copy(update={"settings": tables}),
+            settings=self.settings.model_copy(update={"model": plan}),
+            start=None,
+        )
+
+    def save_model(self, model: Personal) -> None:
+        """Save the final model, and write what held-out posts cost it."""
+        assert isinstance(self.corpus, Corpus)
+        trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin())
+        save(trained, self.folder / "model", replace=True)
+        for split in ("validation", "test"):
+            paid = costs(model, self.corpus.splits[split], f"{split} posts")
+            write_costs(self.folder, split, paid)
 
 
-def make_card(
-    folder: Path,
+def new_run(  # noqa: PLR0913, PLR0917 (a field each)
     kind: Kind,
-    corpus: AnyCorpus,
+    corpus: AnyCorpus | str | Path,
+    out: str | Path,
     settings: Settings,
-    start: str | Path | None,
-    split: str,
-    options: Options,
-) -> RunCard:
-    """The card of a run that begins."""
-    begun = None
+    start: str | Path | None = None,
+    split: str = "train",
+    checkpoint_every: float = 300,
+    tensorboard: bool = False,
+) -> Run:
+    """Describe a run that is about to begin; writes nothing."""
+    folder, opened, begun = Path(out), open_any(corpus, settings), None
     if start is not None:
         found = find_model(Path(start))
         begun = Place.of(found, read_card(found).files[WEIGHTS].sha256, folder)
     kinds = own_kinds(settings.public()["play"]) if kind == "play" else []
-    return RunCard(
+    card = RunCard(
         kind=kind,
         version=firehose.__version__,
         code=code_version(),
         machine=machine(),
         device=str(settings.compute.find_device()),
         split=split,
-        corpus=Place.of(corpus.path, corpus.seal(), folder),
+        corpus=Place.of(opened.path, opened.seal(), folder),
         start=begun,
         plugins={own: Place.of(source_file(own), checksum(own), folder) for own in kinds},
         settings=settings.public(),
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
     )
+    return Run(folder, card, opened, settings, start)
 
 
 def read_run(folder: Path) -> RunCard:
-    """``run.json``, or a sentence about what is wrong with it."""
+    """Read ``run.json``; raises FirehoseError where there is none, or it cannot be used."""
     file = folder / "run.json"
     if not file.is_file():
         what = "does not exist" if not folder.exists() else "is not a run: no run.json in it"
         raise FirehoseError(f"{folder} {what}; begin one with `firehose play … --out {folder}`.")
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
-        if body["format"] != FORMAT:
-            raise KeyError
-        if body.get("schema_version") != SCHEMA:
+        if body["format"] == FORMAT and body.get("schema_version") != SCHEMA:
             raise FirehoseError(
                 f"{folder} is a run of another version of Firehose; run it again, or use the "
                 "Firehose that made it."
             )
         return RunCard.model_validate(body)
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError):
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """``result.json`` of a run that is over, or a sentence about why there is none."""
+    """Read ``result.json``; raises FirehoseError where the run is not over."""
     file = folder / "result.json"
     if not file.is_file():
         raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
@@ -149,7 +162,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def open_run(folder: Path, corpus: str | Path | None = None) -> Run:
-    """A run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
+    """Open a run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
     card = read_run(folder)
     settings = _settings(folder, card)
     paths = [Path(corpus)] if corpus else card.corpus.candidates(folder)

@@ -1,4 +1,4 @@
-"""Forgetting a person: in a model, in a run, or in a corpus, and saying what was erased."""
+"""Forgetting a user in a model, in a run, or in a corpus."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from firehose.storage.checkpoints import Checkpoints
 
 
 def forget(path: str | Path, user: str) -> dict[str, int]:
-    """Erase a user from a model's, a run's or a corpus's folder; returns how much of what.
+    """Erase a user from the folder of a model, a run or a corpus; returns the number of things.
 
     No vector, moment, post, name or count of the user is left in it. A corpus is another one
     afterwards: runs on the old one cannot go on with it.

@@ -1,6 +1,7 @@
-"""A trained model that goes on learning, from text as it comes."""
+"""A trained model that goes on learning from texts as they come."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from firehose.game.settings import Playing, make_settings
 from firehose.models import store
 from firehose.models.model import Paid
 
+LEARNING = make_settings("laptop", ["play.optimizer=online-gd", "play.rule.warmup=0"]).play
 
+
+@dataclass
 class Trained(store.Trained):
     """A model, the words it speaks, and whom it knows; it predicts, pays and learns.
 
@@ -24,9 +28,7 @@ class Trained(store.Trained):
     ``playing``, which remembers some of them.
     """
 
-    playing: Playing = make_settings(
-        "laptop", ["play.optimizer=online-gd", "play.rule.warmup=0"]
-    ).play
+    playing: Playing = LEARNING
 
     @cached_property
     def game(self) -> Game:
@@ -43,7 +45,7 @@ class Trained(store.Trained):
         return played.paid
 
     def forget(self, user: str) -> dict[str, int]:
-        """Erase a user's vector, moments, remembered posts and name; returns what there was."""
+        """Erase a user's vector, moments, remembered posts and name; returns their numbers."""
         number = self.users.number(user)
         if number is None:
             raise FirehoseError(f"There is no user {user!r} in this model.")
@@ -53,13 +55,10 @@ class Trained(store.Trained):
 
 
 def load(path: str | Path, corpus: Corpus | None = None, playing: Playing | None = None) -> Trained:
-    """Open a model's folder, or that of its run, or refuse with a sentence.
+    """Open the folder of a model, or of the run that made it; raises FirehoseError for any other.
 
     With a ``corpus`` the users are numbered as there, by their names; others follow. ``playing``
     says how it goes on learning.
     """
     found = store.load(path, corpus)
-    trained = Trained(found.model, found.encoder, found.users, found.origin)
-    if playing is not None:
-        trained.playing = playing
-    return trained
+    return Trained(found.model, found.encoder, found.users, found.origin, playing or LEARNING)

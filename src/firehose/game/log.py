@@ -17,7 +17,7 @@ from firehose.storage.files import sync, write_whole
 
 
 class Log:
-    """The log of a game's rounds; when a run goes on, it is cut to what its checkpoint knows."""
+    """The log of a game's rounds; when a run goes on, it is cut to the rounds of its checkpoint."""
 
     def __init__(self, folder: Path, rounds: int, posts: int, tensorboard: bool = False) -> None:
         self.lines = folder / "rounds.jsonl"
@@ -30,29 +30,38 @@ class Log:
         told = [json.loads(line) for line in kept]
         self.nats = sum(line["nats"] for line in told)
         self.words = sum(line["words"] for line in told)
-        self.posts, self.begun = 0, time.monotonic()  # of this sitting
+        self.posts, self.begun = 0, time.monotonic()  # since this process began
         self.board = _board(folder / "tensorboard", rounds) if tensorboard else None
 
     def add(self, number: int, played: Round) -> None:
-        """Write one round down."""
-        _append(self.lines, json.dumps(describe(number, played)).encode() + b"\n")
-        _append(self.paid, played.paid.nats.astype("<f4").tobytes())
-        nats, words = float(played.paid.nats.sum()), int(played.paid.words.sum())
-        self.nats += nats
-        self.words += words
-        self.posts += len(played.batch)
+        """Write down one round."""
+        line: dict[str, Any] = {
+            "round": number,
+            "posts": len(played.batch),
+            "words": int(played.paid.words.sum()),
+            "nats": float(played.paid.nats.sum()),
+            "released": played.released,
+            **played.steps._asdict(),  # taken, kept, tokens, norm, losses
+            "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
+        }
+        with self.lines.open("ab") as lines, self.paid.open("ab") as paid:
+            lines.write(json.dumps(line).encode() + b"\n")
+            paid.write(played.paid.nats.astype("<f4").tobytes())
+        self.nats += line["nats"]
+        self.words += line["words"]
+        self.posts += line["posts"]
         if self.board:
             curves = {
-                "perplexity/of this round": math.exp(nats / words),
+                "perplexity/of this round": math.exp(line["nats"] / line["words"]),
                 "perplexity/so far": math.exp(self.nats / self.words),
-                "steps/kept": played.steps.kept,
-                "steps/gradient norm": played.steps.norm,
+                "steps/kept": line["kept"],
+                "steps/gradient norm": line["norm"],
             }
             for name, value in curves.items():
                 self.board.add_scalar(name, value, number)
 
     def note(self) -> str:
-        """How things stand."""
+        """The perplexity so far and the posts per second, for the progress bar."""
         pace = self.posts / (time.monotonic() - self.begun)
         return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
 
@@ -64,13 +73,8 @@ class Log:
             self.board.flush()
 
 
-def _append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(content)
-
-
 def _board(folder: Path, rounds: int) -> Any:
-    """TensorBoard's writer; what an earlier sitting wrote after ``rounds`` is not shown."""
+    """TensorBoard's writer; rounds after ``rounds`` that were written before are not shown."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -80,21 +84,8 @@ def _board(folder: Path, rounds: int) -> Any:
     return SummaryWriter(str(folder), purge_step=rounds + 1)
 
 
-def describe(number: int, played: Round) -> dict[str, Any]:
-    """A round as plain values: taken, kept, tokens, norm and losses are those of its steps."""
-    return {
-        "round": number,
-        "posts": len(played.batch),
-        "words": int(played.paid.words.sum()),
-        "nats": float(played.paid.nats.sum()),
-        "released": played.released,
-        **played.steps._asdict(),
-        "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
-    }
-
-
 def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The rounds that a run wrote down."""
+    """The rounds in the log of a run."""
     lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -113,10 +104,8 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def write_table(folder: Path) -> None:
     """Write the rounds of a run as ``rounds.parquet``, with a column for the seconds of a phase."""
-    flat = []
-    for line in read_rounds(folder):
-        seconds = line.pop("seconds")
-        flat.append(line | {f"seconds_{phase}": value for phase, value in seconds.items()})
+    rounds = pa.Table.from_pylist(read_rounds(folder)).flatten()
+    names = [name.replace(".", "_") for name in rounds.column_names]  # seconds_pay
     buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(flat), buffer)
+    pq.write_table(rounds.rename_columns(names), buffer)
     write_whole(folder / "rounds.parquet", buffer.getvalue().to_pybytes())

@@ -1,4 +1,4 @@
-"""What a game says about its learner: from what every post cost, from accuracies on tasks.
+"""Metrics of games: from what every post cost, and from accuracies on tasks.
 
 A perplexity over time averages the loss first and takes the exponential then. Intervals are
 bootstrapped over users: posts of one user are not independent of each other.
@@ -57,9 +57,8 @@ def slices(
 
 def cold_start(paid: Costs, generator: np.random.Generator, most: int = 20) -> Slices:
     """By how many posts of the same user came before: the 1st, the 2nd, and so on."""
-    number = rank(paid.user)
     names = [str(n + 1) for n in range(most)] + [f"after {most}"]
-    return slices(paid, np.minimum(number, most), names, generator)
+    return slices(paid, np.minimum(rank(paid.user), most), names, generator)
 
 
 def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:
@@ -76,10 +75,9 @@ def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:
 
 def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
     """By how much the user writes: ten groups with as many users each, the quietest first."""
-    users, which, posts = np.unique(paid.user, return_inverse=True, return_counts=True)
-    place = np.empty(len(users), np.int64)
-    place[np.argsort(posts, kind="stable")] = np.arange(len(users))
-    decile = place * 10 // max(len(users), 1)
+    _, which, posts = np.unique(paid.user, return_inverse=True, return_counts=True)
+    place = np.argsort(np.argsort(posts, kind="stable"))  # of each user, by number of posts
+    decile = place * 10 // max(len(place), 1)
     names = [f"{10 * n}–{10 * (n + 1)} %" for n in range(10)]
     return slices(paid, decile[which], names, generator)
 

@@ -1,7 +1,7 @@
-"""What came of a run: how well it predicted, what it knows now, what it cost."""
+"""The results of runs: how well they predicted, what the final model knows, what they cost."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -12,7 +12,7 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game import metrics
 from firehose.game.folder import read_result, write_json
-from firehose.game.log import summary, write_table
+from firehose.game.log import summary
 from firehose.game.scoring import read_costs
 from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.report.tables import Table
@@ -23,13 +23,13 @@ Part = TypeVar("Part", Measured, metrics.Curve, metrics.Retention)
 
 
 class Result(Record):
-    """What is reported of every run, in ``result.json``."""
+    """What is reported of every run: the content of ``result.json``."""
 
     compute: dict[str, float]  # gradient steps, tokens trained on, seconds
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What a run that is over has left."""
+        """Read the result of a run that is over."""
         return cls.model_validate(read_result(folder))
 
     def public(self) -> dict[str, Any]:
@@ -37,12 +37,13 @@ class Result(Record):
         return self.model_dump(mode="json")
 
     def write(self, folder: Path) -> None:
-        """Write ``result.json``, which says that all is there."""
+        """Write ``result.json``, the last file of a run."""
         write_json(folder / "result.json", self.public())
 
 
-class Epoch(Record):
-    """What one pass over the posts of a training came to."""
+@dataclass(frozen=True)
+class Epoch:
+    """The result of one pass over the posts of a training."""
 
     number: int
     loss: float  # mean training loss, nats a token
@@ -51,7 +52,7 @@ class Epoch(Record):
     seconds: float
 
     def sentence(self) -> str:
-        """How the epoch went, for people."""
+        """The epoch in one line."""
         return (
             f"epoch {self.number}: {self.loss:.3f} nats a token in training, word perplexity "
             f"{self.validation:.1f} on validation posts; "
@@ -60,7 +61,7 @@ class Epoch(Record):
 
 
 class TrainingOutcome(Result):
-    """What came of a training."""
+    """What is reported of a training."""
 
     history: list[Epoch]
 
@@ -69,7 +70,7 @@ class TrainingOutcome(Result):
         return min(self.history, key=lambda epoch: epoch.validation)
 
     def tables(self) -> list[Table]:
-        """The result for people."""
+        """The tables that show the result."""
         rows = []
         for epoch in self.history:
             kept = "kept" if epoch == self.best() else ""
@@ -82,13 +83,8 @@ class GameResult(Result):
 
     kept: list[int]  # rounds, by the number of steps that were kept
 
-    def write(self, folder: Path) -> None:
-        """Write ``rounds.parquet``, then ``result.json``, which says that all is there."""
-        write_table(folder)
-        super().write(folder)
-
     def spent(self) -> list[Table]:
-        """Steps kept and compute, for people."""
+        """Tables of the steps kept and of what was computed."""
         steps = [[str(kept), f"{count:,}"] for kept, count in enumerate(self.kept)]
         spent = [[name, f"{value:,.0f}"] for name, value in self.compute.items()]
         return [
@@ -113,7 +109,7 @@ class Outcome(GameResult):
 
     @classmethod
     def of(cls, folder: Path, corpus: Corpus) -> Self:
-        """From what the run wrote down, and what its final model paid."""
+        """Compute it from the log of a run, and from what its final model paid."""
         paid, validation, test, past = (
             read_costs(folder, corpus, measure)
             for measure in ("online", "validation", "test", "past")
@@ -135,14 +131,14 @@ class Outcome(GameResult):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What a run with posts that is over has left."""
+        """Read the result of a game with posts that is over."""
         found = read_outcome(folder)
         if not isinstance(found, cls):
             raise FirehoseError(f"{folder} has tasks and accuracies, not posts and perplexities.")
         return found
 
     def tables(self) -> list[Table]:
-        """The result for people."""
+        """The tables that show the result."""
         heads = ["", "perplexity", "95 % of samples of users"]
         main = {
             "stream": self.online,
@@ -179,11 +175,6 @@ class TaskOutcome(GameResult):
     accuracy: metrics.Array[np.float64]  # [points, tasks], the share that is named rightly
     ends: metrics.Array[np.int64]  # [tasks], the point at which each task was over
 
-    @classmethod
-    def of(cls, folder: Path, **measured: Any) -> Self:
-        """From what the run wrote down, and what was measured on the way: the other fields."""
-        return cls(**measured, **summary(folder))
-
     def totals(self, measure: str) -> Totals | None:
         """Accuracy in the end, forgetting or forward transfer by task; None: another measure.
 
@@ -203,7 +194,7 @@ class TaskOutcome(GameResult):
         return Totals(amount, count, ACCURACY) if len(values) else None
 
     def tables(self) -> list[Table]:
-        """The result for people."""
+        """The tables that show the result."""
         names = {"accuracy": "accuracy", "forgetting": "forgetting", "forward": "forward transfer"}
         found = {name: self.totals(measure) for measure, name in names.items()}
         rows = [[name, number(each.value())] for name, each in found.items() if each]
@@ -223,7 +214,7 @@ class TaskOutcome(GameResult):
 
 
 def read_outcome(folder: Path) -> Outcome | TaskOutcome:
-    """What a game that is over has left, with posts or with tasks."""
+    """Read the result of a game that is over, with posts or with tasks."""
     found = read_result(folder)
     return (TaskOutcome if "accuracy" in found else Outcome).model_validate(found)
 
@@ -231,10 +222,8 @@ def read_outcome(folder: Path) -> Outcome | TaskOutcome:
 def _together(outcomes: Sequence[GameResult]) -> dict[str, Any]:
     """Rounds by steps kept added up over seeds, and the average of what was computed."""
     kept = zip_longest(*(outcome.kept for outcome in outcomes), fillvalue=0)
-    compute = {
-        name: float(np.mean([outcome.compute[name] for outcome in outcomes]))
-        for name in outcomes[0].compute
-    }
+    spent = {name: [each.compute[name] for each in outcomes] for name in outcomes[0].compute}
+    compute = {name: float(np.mean(values)) for name, values in spent.items()}
     return {"kept": [sum(rounds) for rounds in kept], "compute": compute}
 
 

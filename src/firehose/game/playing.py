@@ -1,7 +1,6 @@
-"""The work of a run that plays: rounds, their log, and in the end the result."""
+"""The work of a run that plays a game: rounds, their log, and in the end the result."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,26 +9,26 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.game.assembly import make_game, open_stream
 from firehose.game.folder import Run
-from firehose.game.log import Log
+from firehose.game.log import Log, summary, write_table
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
 from firehose.game.scoring import accuracies, score_past, write_costs
-from firehose.game.work import Work
 from firehose.models.personal import Personal
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 
 
-class Playing(Work):
+class Playing:
     """A game on a corpus of posts."""
 
     unit, doing = "round", "playing"
     log: Log  # while rounds are played
 
-    def __init__(self, run: Run, start: str | Path | None = None) -> None:
-        self.game = make_game(run.corpus, run.settings, start)
+    def __init__(self, run: Run) -> None:
+        self.game = make_game(run.corpus, run.settings, run.start)
         self.stream = open_stream(run.corpus, run.settings)
         self.total = len(self.stream)
-        super().__init__(run, self.game.model)
+        model = self.game.model
+        self.run = run.with_model(model.plan) if isinstance(model, Personal) else run
 
     @property
     def done(self) -> int:
@@ -40,17 +39,17 @@ class Playing(Work):
         """Play the rounds that are left; yields after each."""
         game = self.game
         self.stream.seek(game.posts)
-        self.log = Log(self.folder, game.played, game.posts, self.run.card.tensorboard)
+        self.log = Log(self.run.folder, game.played, game.posts, self.run.card.tensorboard)
         for played in game.rounds(self.stream):
             self.log.add(game.played, played)
             yield
 
     def note(self) -> str:
-        """How things stand."""
+        """The state of the game, for the progress bar."""
         return self.log.note()
 
     def flush(self) -> None:
-        """Bring the log of the rounds to where the next checkpoint counts on it."""
+        """Bring the log of the rounds to disk, before a checkpoint that counts on it."""
         self.log.flush()
 
     def state(self) -> dict[str, Any]:
@@ -58,33 +57,33 @@ class Playing(Work):
         return self.game.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Become what ``state`` was taken from."""
         self.game.restore(state)
 
     def forget(self, user: int) -> dict[str, int]:
-        """Erase all that is kept of a user; returns how much of what there was."""
+        """Erase all that is kept of a user; returns how many things of each kind there were."""
         return self.game.forget(user)
 
     def finish(self) -> GameResult:
         """Save the model, and score it on held-out and past posts."""
         model, corpus = self.game.model, self.run.corpus
         assert isinstance(model, Personal) and isinstance(corpus, Corpus)
-        self.save_model(model, corpus)
+        self.run.save_model(model)
         past = score_past(model, corpus.splits["train"], self.game.posts)
-        write_costs(self.folder, "past", past)
-        return Outcome.of(self.folder, corpus)
+        write_costs(self.run.folder, "past", past)
+        write_table(self.run.folder)
+        return Outcome.of(self.run.folder, corpus)
 
 
 class PlayingPictures(Playing):
-    """A game on tasks with pictures: what is known of every task is measured on the way."""
+    """A game on tasks with pictures: the accuracy on every task is measured on the way."""
 
-    def __init__(self, run: Run, start: str | Path | None = None) -> None:
-        super().__init__(run, start)
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
         assert isinstance(run.corpus, PictureCorpus)
-        self.title, self.tasks = run.corpus.title, run.corpus.tasks.test
+        self.pictures = run.corpus
         self.ends = np.cumsum(run.corpus.task_sizes)
-        evenly = np.linspace(0, self.ends[-1], POINTS + 1).astype(int)
-        self.looks = np.union1d(evenly, self.ends)
+        self.looks = np.union1d(np.linspace(0, self.ends[-1], POINTS + 1).astype(int), self.ends)
         self.seen: list[int] = []  # pictures, at each look
         self.accuracy: list[list[float]] = []  # of each task, at each look
 
@@ -101,24 +100,25 @@ class PlayingPictures(Playing):
         game: Any = self.game
         classify = getattr(game.memory, "classify", None) or game.model.classify
         self.seen.append(self.game.posts)
-        self.accuracy.append(accuracies(classify, self.tasks))
+        self.accuracy.append(accuracies(classify, self.pictures.tasks.test))
 
     def state(self) -> dict[str, Any]:
         """The state of the game, and what was measured so far."""
         return super().state() | {"measured": {"seen": self.seen, "accuracy": self.accuracy}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Become what ``state`` was taken from."""
         super().restore(state)
         measured = state["measured"]
         self.seen, self.accuracy = list(measured["seen"]), list(measured["accuracy"])
 
     def finish(self) -> GameResult:
-        """The accuracies of all tasks through time."""
-        return TaskOutcome.of(
-            self.folder,
-            benchmark=self.title,
+        """Collect the accuracies on all tasks through time."""
+        write_table(self.run.folder)
+        return TaskOutcome(
+            benchmark=self.pictures.title,
             seen=np.array(self.seen),
             accuracy=np.array(self.accuracy),
             ends=np.searchsorted(self.seen, self.ends),
+            **summary(self.run.folder),
         )

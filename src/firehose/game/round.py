@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Round(NamedTuple):
-    """What one round came to."""
+    """The result of one round."""
 
     batch: Batch
     paid: Paid
@@ -34,14 +34,14 @@ class Clock:
         self.last = time.perf_counter()
 
     def __call__(self, phase: str, result: Result) -> Result:
-        """Note the time since the last phase; hands the result of the phase on."""
+        """Note the seconds since the last phase ended; returns the result of this one."""
         now = time.perf_counter()
         self.seconds[phase], self.last = now - self.last, now
         return result
 
 
 class Broken(ArithmeticError):  # noqa: N818
-    """The last round left a model whose predictions cost no finite number."""
+    """The costs of a batch are not finite: the round before it has broken the model."""
 
 
 def play(

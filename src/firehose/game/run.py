@@ -20,23 +20,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-from firehose.data.corpus import Corpus, open_corpus
+from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
-from firehose.game.assembly import AnyCorpus, open_any
-from firehose.game.folder import Options, Run, make_card, open_run, read_run, write_json
+from firehose.game.assembly import AnyCorpus
+from firehose.game.folder import Run, new_run, open_run, read_run, write_json
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
 from firehose.game.round import Broken
-from firehose.game.settings import Kind, Settings
+from firehose.game.settings import Settings
 from firehose.game.training import Fit
-from firehose.game.work import Work
 from firehose.interrupts import stop_requests
 from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
 
+Work = Playing | Fit
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
 
 
@@ -54,8 +54,8 @@ def play(
     ``start`` is a pretrained model to begin with: it gives the sizes and the shared weights. With
     ``settings.pictures`` the corpus is a folder with the files of a data set.
     """
-    options = Options(replace, checkpoint_every, tensorboard)
-    return _begin("play", open_any(corpus, settings), out, settings, start, "train", options)
+    more = (start, "train", checkpoint_every, tensorboard)
+    return _begin(new_run("play", corpus, out, settings, *more), replace)
 
 
 def pretrain(
@@ -72,10 +72,8 @@ def pretrain(
     """
     model = settings.model.model_copy(update={"architecture": "agnostic"})
     agnostic = settings.model_copy(update={"model": model})
-    options = Options(replace, checkpoint_every)
-    made: TrainingOutcome = _begin(
-        "pretrain", open_corpus(corpus), out, agnostic, None, split, options
-    )
+    run = new_run("pretrain", corpus, out, agnostic, None, split, checkpoint_every)
+    made: TrainingOutcome = _begin(run, replace)
     return made
 
 
@@ -91,32 +89,20 @@ def offline(
 
     With ``start``, a pretrained model gives the sizes and the shared weights.
     """
-    options = Options(replace, checkpoint_every)
-    made: TrainingOutcome = _begin(
-        "offline", open_corpus(corpus), out, settings, start, "train", options
-    )
+    run = new_run("offline", corpus, out, settings, start, "train", checkpoint_every)
+    made: TrainingOutcome = _begin(run, replace)
     return made
 
 
-def _begin(
-    kind: Kind,
-    corpus: AnyCorpus,
-    out: str | Path,
-    settings: Settings,
-    start: str | Path | None,
-    split: str,
-    options: Options,
-) -> Any:
+def _begin(run: Run, replace: bool) -> Any:
     """Begin a run in a new folder, and carry it out to its result."""
-    folder = Path(out)
-    card = make_card(folder, kind, corpus, settings, start, split, options)
-    work = make_work(Run(folder, card, corpus, settings), start)  # it may refuse the settings
-    if isinstance(corpus, Corpus):
-        _warn_of_cuts(corpus, work.run.settings.model.max_tokens)
+    work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
+    if isinstance(run.corpus, Corpus):
+        _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
     if folder.exists():
         if not (folder / "run.json").is_file():
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
-        if not options.replace:
+        if not replace:
             raise FirehoseError(
                 f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
                 "--out, or add --replace."
@@ -127,10 +113,9 @@ def _begin(
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
-    """Say so where more than 1 % of the posts are longer than what is trained on."""
+    """Warn where more than 1 % of the posts are longer than what is trained on."""
     train = corpus.splits["train"]
-    share = train.share_longer(max_tokens)
-    if share > 0.01:
+    if (share := train.share_longer(max_tokens)) > 0.01:
         say(
             f"{100 * share:.0f} % of the posts are longer than model.max_tokens = {max_tokens}, "
             "and only their beginnings are learned from; "
@@ -151,26 +136,26 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     opened = open_run(folder, corpus)
     if card.code.split()[-1] != (code := code_version()):
         say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
-        both = card.model_copy(update={"code": f"{card.code} {code}"})
-        opened = opened._replace(card=both)
+        opened = opened._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
     return _carry_out(make_work(opened))
 
 
-def make_work(run: Run, start: str | Path | None = None) -> Work:
-    """The work of a run before its first unit; ``start`` is a pretrained model to begin with."""
+def make_work(run: Run) -> Work:
+    """The work of a run before its first unit."""
     if run.card.kind != "play":
-        return Fit(run, start)
-    return (PlayingPictures if isinstance(run.corpus, PictureCorpus) else Playing)(run, start)
+        return Fit(run)
+    return PlayingPictures(run) if isinstance(run.corpus, PictureCorpus) else Playing(run)
 
 
 def _carry_out(work: Work) -> Any:
-    """Do what the last checkpoint leaves of a run, and finish it."""
-    checkpoints = Checkpoints(work.folder / "checkpoints")
+    """Do what is left of a run after its last checkpoint, and finish it."""
+    folder = work.run.folder
+    checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
         if found := checkpoints.latest():
-            work.run.card.write(work.folder)  # it may say that another version of the code goes on
+            work.run.card.write(folder)  # it may say that another version of the code goes on
             work.restore(found)
             say(f"Going on after {work.unit} {work.done:,}.")
         else:
@@ -181,41 +166,43 @@ def _carry_out(work: Work) -> Any:
             good = max(work.done - isinstance(error, Broken), 0)
             raise _rescue(make_work(work.run), checkpoints, good) from None
         result = work.finish()
-        result.write(work.folder)
+        result.write(folder)
         return result
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
     """Do the units that are left, or until so many are done, with checkpoints on the way."""
-    saved = shown = time.monotonic()
+    folder, saved = work.run.folder, time.monotonic()
+    shown = saved
     with measure(work.total, work.doing) as show, stop_requests() as request:
         for _ in work.units():
             now = time.monotonic()
             show(work.done, work.note())
             if now - shown >= PROGRESS_EVERY:
-                write_progress(work.folder, work.done, work.total)
+                write_progress(folder, work.done, work.total)
                 shown = now
             if request.made or now - saved >= work.run.card.checkpoint_every:
                 _save(work, checkpoints)
                 saved = now
             if request.made:
                 raise Stopped(
-                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {work.folder}` "
-                    "goes on from there."
+                    f"Stopped after {work.unit} {work.done:,}; `firehose resume {folder}` goes on "
+                    "from there."
                 )
             if work.done == until:
                 break
     _save(work, checkpoints)
-    write_progress(work.folder, work.done, work.total)
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
+    """Write a checkpoint after the logs that it counts on, and how far the run is."""
     work.flush()
     checkpoints.write(work.done, work.state())
+    write_progress(work.run.folder, work.done, work.total)
 
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
-    """Leave a checkpoint of the last unit that was good, by doing all up to it once more."""
+    """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
     checkpoints.drop_after(good)
     found = checkpoints.latest()
     assert found is not None
@@ -231,12 +218,12 @@ def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
 
 
 def write_progress(folder: Path, done: int, total: int) -> None:
-    """Say in ``progress.json`` how far a run is, for whoever watches from outside."""
+    """Write ``progress.json``, which tells other processes how far the run is."""
     write_json(folder / "progress.json", {"done": done, "total": total})
 
 
 def read_progress(folder: Path) -> float:
-    """How much of a run is done, from 0 to 1."""
+    """The share of a run that is done, from 0 to 1; 0 where that is not known."""
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         return float(found["done"] / max(found["total"], 1))

@@ -58,7 +58,7 @@ class Costs(NamedTuple):
         return cls(np.asarray(nats, np.float64), words, tokens, user, time, weight)
 
     def select(self, chosen: NDArray[np.bool_]) -> Self:
-        """Some of the posts."""
+        """Only the chosen posts."""
         columns: dict[str, Any] = {name: getattr(self, name)[chosen] for name in self._fields}
         return self._replace(**columns)
 
@@ -70,7 +70,7 @@ class Costs(NamedTuple):
         return self.totals(per).value()
 
     def measured(self, generator: np.random.Generator, per: Per = "word") -> Measured:
-        """The perplexity, and where it lies for samples of as many users."""
+        """The perplexity, and its interval over samples of as many users."""
         return self.totals(per).measured(generator, len(self.nats))
 
     def by_user(self) -> dict[str, NDArray[Any]]:
@@ -104,9 +104,10 @@ def costs(
     writers: NDArray[np.int64] | None = None,
     places: NDArray[np.int64] | None = None,
 ) -> Costs:
-    """Let the model pay for every post of a split, or for those at some places.
+    """Let the model pay for every post of a split, or for those at ``places``.
 
-    ``writers`` may stand in for who wrote them. Progress is shown where it says what is ``doing``.
+    ``writers``, one for each post, are taken for the users who wrote them. A progress bar says what
+    it is ``doing``; with None there is none.
     """
     chosen = np.arange(len(posts)) if places is None else places
     starts = range(0, len(chosen), AT_ONCE)
@@ -125,7 +126,7 @@ def past_sample(
     """A fixed sample of posts that are in order of time: up to ``each`` of each bucket.
 
     Returns their places, and how many posts each stands for. Both depend on nothing but the
-    arguments, so that all runs are asked the same.
+    arguments, so that all runs are scored on the same posts.
     """
     places = np.searchsorted(time, bucket_edges(time[0], time[-1], buckets))
     generator = np.random.default_rng(seed)
@@ -145,12 +146,6 @@ def score_past(model: Personal, stream: Split, posts: int | None = None) -> Cost
 def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:
     """Where stretches of equal time begin and end, [buckets + 1]."""
     return np.linspace(begin, end + 1, buckets + 1)
-
-
-def score_held_out(folder: Path, corpus: Corpus, model: Personal) -> None:
-    """Write what validation and test posts cost a run's final model."""
-    for split in ("validation", "test"):
-        write_costs(folder, split, costs(model, corpus.splits[split], f"{split} posts"))
 
 
 def write_costs(folder: Path, measure: Measure, paid: Costs) -> None:
@@ -183,11 +178,6 @@ def has_costs(folder: Path, measure: Measure) -> bool:
     return _file(folder, measure).is_file()
 
 
-def seen(folder: Path) -> int:
-    """How many posts of the stream a run has paid for so far."""
-    return (folder / "paid.f32").stat().st_size // 4
-
-
 def _file(folder: Path, measure: Measure) -> Path:
     return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
 
@@ -202,7 +192,8 @@ def _posts_and_nats(
         case "online":
             return train, nats, slice(len(nats)), None
         case "past":
-            return train, nats, *past_sample(train.time[: seen(folder)])
+            seen = _file(folder, "online").stat().st_size // 4
+            return train, nats, *past_sample(train.time[:seen])
         case "crossed":  # every post once for each of some other users
             return test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)), None
         case "validation" | "test":
@@ -215,8 +206,8 @@ def accuracies(
     """The share of each task's test pictures that is classified rightly."""
     shares = []
     for posts in tasks:
-        cuts = range(PICTURES, len(posts), PICTURES)
-        parts = [posts.select(part) for part in np.split(np.arange(len(posts)), cuts)]
-        right = sum(int((classify(part) == labels(part).numpy()).sum()) for part in parts)
+        parts = np.split(np.arange(len(posts)), range(PICTURES, len(posts), PICTURES))
+        batches = map(posts.select, parts)
+        right = sum(int((classify(each) == labels(each).numpy()).sum()) for each in batches)
         shares.append(right / len(posts))
     return shares

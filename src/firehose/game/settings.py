@@ -1,4 +1,4 @@
-"""What can be chosen: sizes, rates, methods."""
+"""The settings of models, trainings and games, as recipes and the command line give them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,9 +27,9 @@ class Training(Section):
     """How a model is trained on posts in random order; the defaults are the paper's."""
 
     epochs: int = Field(default=10, ge=1)
-    posts: int = Field(default=128, ge=1)  # of one step
+    posts: int = Field(default=128, ge=1)  # of a step
     rate: float = Field(default=2.5e-4, gt=0)
-    user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
+    user_rate: float = Field(default=1.0, gt=0)  # of the users' vectors, as a multiple of the rate
     warmup: int = Field(default=2000, ge=0)  # steps; then the rate falls to 0 along a cosine
     clip: float = Field(default=0.25, gt=0)  # the largest norm of a gradient
     seed: int = Field(default=0, ge=0)
@@ -46,15 +46,15 @@ class Playing(Section):
     optimizer: OptimizerChoice = Field(default_factory=lambda: OPTIMIZERS.settings("congrad"))
     rule: RuleChoice = Field(default_factory=lambda: RULES.settings("adam"))
     memory: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 5}))
-    steps: int = Field(default=5, ge=1)  # of a round, at most: the paper's K
+    steps: int = Field(default=5, ge=1)  # the most gradient steps of a round: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
-    hours: float | None = Field(default=None, gt=0)  # instead: a round is what comes in that time
-    step_size: int = Field(default=128, ge=2)  # posts of a step, whatever the learner
+    hours: float | None = Field(default=None, gt=0)  # if given, those of a round instead of posts
+    step_size: int = Field(default=128, ge=2)  # posts of a step, the same for every learner
     seed: int = Field(default=0, ge=0)
 
 
 class Settings(Section):
-    """What the commands that make models are told; a recipe has the same tables.
+    """All settings of a run; a recipe has the same tables.
 
     With ``pictures`` the game is played on a stream of tasks with pictures, by a perceptron.
     """
@@ -70,9 +70,9 @@ class Settings(Section):
     @model_validator(mode="before")
     @classmethod
     def _own_rate(cls, values: Any) -> Any:
-        """Where the update rule has several rates, take that of the optimizer or benchmark.
+        """Choose among several rates of the update rule by the optimizer or the benchmark.
 
-        ``rate = { online-gd = 0.001, congrad = 0.002 }``
+        They are given as ``rate = { online-gd = 0.001, congrad = 0.002 }``.
         """
         play = _table(_table(values).get("play"))
         rule = _table(play.get("rule"))
@@ -106,6 +106,5 @@ def make_settings(
 
     Each overrides what comes before it.
     """
-    values = read_recipe(recipe) if recipe else {}
-    values = merge(merge(values, overrides(assignments)), tables)
-    return Settings.of(values, str(recipe) if recipe else "the settings")
+    values = merge(read_recipe(recipe) if recipe else {}, overrides(assignments))
+    return Settings.of(merge(values, tables), str(recipe or "the settings"))

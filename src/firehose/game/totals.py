@@ -82,17 +82,14 @@ class Totals:
         Not a number, where a sample has no unit that counts in a row.
         """
         with np.errstate(invalid="ignore"):
-            ratios: NDArray[np.float64] = (
-                (times @ self.amount.T) / (times @ self.count.T) @ self.sign
-            )
-        return ratios
+            return np.asarray((times @ self.amount.T) / (times @ self.count.T) @ self.sign)
 
     def value(self) -> float:
         """The perplexity, or the accuracy in percent; of a difference, a ratio or points."""
         return float(self.scale.value(self.ratio()))
 
     def measured(self, generator: np.random.Generator, posts: int | None = None) -> Measured:
-        """The value, and where it lies for samples of as many units."""
+        """The value, and its interval over samples of as many units."""
         drawn = [self.ratios(times) for times in samples(self.units, generator)]
         low, high = self.scale.value(np.quantile(np.concatenate(drawn), [0.025, 0.975])).tolist()
         return Measured(self.value(), low, high, posts)
@@ -101,7 +98,7 @@ class Totals:
 def samples(
     chosen: NDArray[np.bool_], generator: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
-    """How often each unit is in samples of the chosen ones, as many as they are.
+    """How often each unit is in samples, with replacement, of as many as there are chosen ones.
 
     Yields blocks of [samples, units] that fit into memory, RESAMPLES samples in all.
     """

@@ -5,18 +5,18 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from firehose.data.corpus import Corpus
+from firehose.errors import FirehoseError
 from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Run
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Training
-from firehose.game.work import Work
 from firehose.models.store import from_pretrained
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
@@ -24,7 +24,7 @@ from firehose.progress import say
 from firehose.storage.files import write_whole
 
 
-class Fit(Work):
+class Fit:
     """A training: steps over all posts in random order, epoch after epoch.
 
     The rate warms up and then falls to 0 along a cosine, always to its end; the weights of the
@@ -33,11 +33,12 @@ class Fit(Work):
 
     unit, doing = "step", "training"
 
-    def __init__(self, run: Run, start: str | Path | None = None) -> None:
-        assert isinstance(run.corpus, Corpus)
+    def __init__(self, run: Run) -> None:
+        if not isinstance(run.corpus, Corpus):
+            raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
         training: Training = getattr(run.settings, run.card.kind)
-        model = from_pretrained(run.settings.model, run.corpus, start, training.seed)
-        super().__init__(run, model)
+        model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
+        self.run = run.with_model(model.plan)
         self.model = model.move_to(run.settings.compute.find_device())
         self.corpus, self.training = run.corpus, training
         self.posts = run.corpus.posts_of(run.card.split)
@@ -84,19 +85,14 @@ class Fit(Work):
         validation = costs(self.model, self.corpus.splits["validation"], None).perplexity()
         if all(validation < earlier.validation for earlier in self.history):
             self.best = copy.deepcopy(self.model.state())
-        epoch = Epoch(
-            number=len(self.history) + 1,
-            loss=float(np.mean(self.losses)),
-            validation=validation,
-            tokens=self.tokens,
-            seconds=self.seconds,
-        )
+        number, loss = len(self.history) + 1, float(np.mean(self.losses))
+        epoch = Epoch(number, loss, validation, self.tokens, self.seconds)
         self.history.append(epoch)
         self.losses, self.tokens, self.seconds = [], 0, 0.0
         say(epoch.sentence())
 
     def note(self) -> str:
-        """How things stand."""
+        """The epoch, the loss and the tokens per second, for the progress bar."""
         number = len(self.history) + bool(self.losses)
         told = f"epoch {number} of {self.training.epochs}"
         if self.losses:
@@ -105,9 +101,9 @@ class Fit(Work):
         return told
 
     def flush(self) -> None:
-        """Write the epochs that are over."""
-        lines = [json.dumps(epoch.model_dump()) + "\n" for epoch in self.history]
-        write_whole(self.folder / "epochs.jsonl", "".join(lines).encode())
+        """Write ``epochs.jsonl``, before a checkpoint that counts on it."""
+        lines = [json.dumps(asdict(epoch)) + "\n" for epoch in self.history]
+        write_whole(self.run.folder / "epochs.jsonl", "".join(lines).encode())
 
     def state(self) -> dict[str, Any]:
         """Model, moments, position, and the best weights so far."""
@@ -118,11 +114,11 @@ class Fit(Work):
             "losses": self.losses,
             "tokens": self.tokens,
             "seconds": self.seconds,
-            "history": [epoch.model_dump() for epoch in self.history],
+            "history": [asdict(epoch) for epoch in self.history],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Become what ``state`` was taken from."""
         self.model.restore(state["model"])
         self.adam.restore(state["adam"])
         self.best = dict(state["best"])
@@ -130,7 +126,7 @@ class Fit(Work):
         self.history = [Epoch(**epoch) for epoch in state["history"]]
 
     def forget(self, user: int) -> dict[str, int]:
-        """Erase a user's vector and moments, also from the best weights; returns what there was."""
+        """Erase a user's vector and moments, also from the best weights; returns the number."""
         if self.best:
             now = copy.deepcopy(self.model.state())
             self.model.restore(self.best)
@@ -142,9 +138,9 @@ class Fit(Work):
     def finish(self) -> TrainingOutcome:
         """Save the model of the best epoch, and score it on held-out posts."""
         self.model.restore(self.best)
-        self.save_model(self.model, self.corpus)
+        self.run.save_model(self.model)
         if crossed := cross_costs(self.model, self.corpus.splits["test"]):
-            write_costs(self.folder, "crossed", crossed)
+            write_costs(self.run.folder, "crossed", crossed)
         compute = {
             "gradient steps": self.total,
             "tokens trained on": sum(epoch.tokens for epoch in self.history),
