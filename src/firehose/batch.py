@@ -36,11 +36,8 @@ class Batch:
 
     def with_columns(self, per_post: Columns = {}, per_token: Columns = {}) -> Self:  # noqa: B006
         """The same posts with more columns beside them."""
-        return replace(
-            self,
-            per_post={**self.per_post, **per_post},
-            per_token={**self.per_token, **per_token},
-        )
+        posts, tokens = {**self.per_post, **per_post}, {**self.per_token, **per_token}
+        return replace(self, per_post=posts, per_token=tokens)
 
     def select(self, indices: NDArray[np.integer]) -> Self:
         """The posts of these indices, in this order."""

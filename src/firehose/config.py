@@ -105,10 +105,8 @@ def _merge_value(below: Any, value: Any) -> Any:
 
 def nested(name: str, value: Any) -> dict[str, Any]:
     """The tables that a dotted name and its value spell: ``a.b`` and 1 are ``{a: {b: 1}}``."""
-    for part in reversed(name.split(".")):
-        value = {part: value}
-    tables: dict[str, Any] = value
-    return tables
+    first, _, rest = name.partition(".")
+    return {first: nested(rest, value) if rest else value}
 
 
 def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

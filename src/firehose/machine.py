@@ -28,13 +28,10 @@ def machine() -> dict[str, str | int]:
     """The processor, and the versions that numbers depend on; nothing about whose it is."""
     gpu: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
     return gpu | {
-        "processor": _processor(),
-        "cores": cores(),
-        "threads": torch.get_num_threads(),
+        "processor": _processor(), "cores": cores(), "threads": torch.get_num_threads(),
         "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
+        "python": platform.python_version(), "torch": torch.__version__,
+    }  # fmt: skip
 
 
 def _processor() -> str:

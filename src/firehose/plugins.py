@@ -113,11 +113,10 @@ class Registry(Generic[Part]):
     def _section(self, kind: str) -> type[Section]:
         """The class of the settings of a kind; a source is its own settings."""
         found: Any = self.find(kind)
-        section: Any = found if issubclass(found, Section) else found.Settings
+        section: type[Any] = found if issubclass(found, Section) else found.Settings
         if not issubclass(section, Section) or "kind" not in section.model_fields:
             raise FirehoseError(f"{kind}.Settings must inherit from firehose.plugins.Choice.")
-        made: type[Section] = section
-        return made
+        return section
 
 
 def load_class(place: str, what: str) -> type[Any]:

@@ -31,7 +31,7 @@ def test_three_lines(model: Trained) -> None:
     for _ in range(20):
         model.learn(POSTS)
     assert model.pay(POSTS).nats.sum() < 0.9 * before.nats.sum()
-    assert model.number("zoe") is not None
+    assert model.knows("zoe")
     assert len(model.game.memory) > 0
     assert firehose.load is load and firehose.Trained is Trained
 
@@ -66,7 +66,7 @@ def test_whom_it_forgets_leaves_nothing(model: Trained) -> None:
     erased = model.forget("zoe")
     nothing = {"held-back posts": 0, "things a learner kept": 0}
     assert erased == {"remembered posts": 3, **nothing, "vectors": 1, "names": 1}
-    assert model.users.number("zoe") is None and model.number("zoe") is None
+    assert model.users.number("zoe") is None and not model.knows("zoe")
     assert number not in model.model.users.numbers()
     for before, state in zip(rows, model.game.rule.row_states(), strict=True):
         now = state.state()

@@ -319,7 +319,7 @@ def test_of_a_forgotten_task_no_exemplar_and_no_output_stays() -> None:
     assert held.forget(1) == 3 and held.forget(1) == 0
     assert len(held) == 9 and not held.pending
     assert held.forget(0) == 9
-    assert stored(held.state()) == {"pending": [], "chosen": {}, "outputs": {}}
+    assert stored(held.state()) == {"pending": [], "chosen": {}}
 
 
 def test_the_nearest_mean_decides() -> None:

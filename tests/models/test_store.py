@@ -14,6 +14,7 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.models.personal import Architecture
 from firehose.models.store import find_model, load, save
+from firehose.models.users import NOBODY
 from firehose.storage import tensors
 from small_models import awake, batch_of, tiny, trained_on
 
@@ -46,8 +47,8 @@ def test_users_are_known_by_name(tmp_path: Path, saved: Path, small_corpus: Corp
     other = prepared(tmp_path, posts, vocabulary=vocabulary)
     assert other.users[:2] == ["user1", "user2"]  # 0 and 1 there, 1 and 2 here
     again = load(saved, other)
-    assert again.number("user1") is None  # forgotten before it was saved
-    assert again.number("user3") is None  # never seen
+    assert again.number("user1") == NOBODY  # forgotten before it was saved
+    assert again.number("user3") == NOBODY  # never seen
     found = {
         name: again.model.users.take(np.array([again.number(name)]), learn=False).vectors
         for name in ("user0", "user2")

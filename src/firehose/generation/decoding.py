@@ -53,9 +53,8 @@ class Decoder:
         owner = torch.zeros(rows * width, dtype=torch.int64, device=device)
         with evaluating(self.model):
             hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
-            hidden = self.model.adapt(
-                0, hidden * shape.d_model**0.5, self._user, owner
-            )  # [tokens, d_model]
+            hidden = hidden * shape.d_model**0.5  # [tokens, d_model]
+            hidden = self.model.adapt(0, hidden, self._user, owner)
             for layer in range(shape.layers):
                 hidden = self._attend(layer, hidden, grid)
                 hidden = shared.feed_forward[layer](hidden)
@@ -85,8 +84,7 @@ class Decoder:
         _, heads, rows, _, d_head = cache.shape
         laid = qkv.view(rows, -1, 3, heads, d_head)[:, :, 1:].permute(2, 3, 0, 1, 4)
         cache[..., self.length : self.length + grid.width, :] = laid
-        normalized: Tensor = attention.norm(hidden + attention.out(found))
-        return normalized
+        return attention.norm(hidden + attention.out(found))  # type: ignore[no-any-return]
 
     def _make_room(self, needed: int) -> None:
         """Make room for ``needed`` tokens a row; capacity doubles, so a token costs the same."""

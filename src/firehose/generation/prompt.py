@@ -11,7 +11,6 @@ from torch import Tensor
 from firehose.data.vocabulary import Vocabulary
 from firehose.generation.decoding import Decoder
 from firehose.models.store import Trained
-from firehose.models.users import NOBODY
 
 ROWS = 64  # continuations that are read side by side
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")  # a terminal would obey them
@@ -37,8 +36,7 @@ class ReadPrompt:
         self.vocabulary = trained.encoder.vocabulary
         self.pieces = classify(self.vocabulary)
         self.tokens = trained.encoder.prompt(text)
-        number = None if user is None else trained.number(user)
-        self.decoder = Decoder(trained.model, NOBODY if number is None else number)
+        self.decoder = Decoder(trained.model, trained.number(user))
         self.log_probs = self.decoder.advance(torch.tensor([self.tokens]))  # [1, pieces]
 
     def restart(self, rows: int) -> Tensor:
@@ -52,20 +50,15 @@ class ReadPrompt:
 def classify(vocabulary: Vocabulary) -> Pieces:
     """Tell the kinds of a vocabulary's pieces apart."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
-    names = [processor.id_to_piece(number) for number in range(vocabulary.size)]
+    numbers = list(range(vocabulary.size))
+    names = processor.id_to_piece(numbers)
     spelling = tuple(
-        bytes([int(name[3:5], 16)])  # <0x2A>
-        if processor.is_byte(number)
-        else name.replace("▁", " ").encode()
-        for number, name in enumerate(names)
+        bytes([int(name[3:5], 16)]) if is_byte else name.replace("▁", " ").encode()  # <0x2A>
+        for name, is_byte in zip(names, processor.is_byte(numbers), strict=True)
     )
-    special = (processor.is_control, processor.is_unknown, processor.is_unused)
-    never = torch.tensor(
-        [
-            any(is_so(number) for is_so in special) or _CONTROL.search(letters) is not None
-            for number, letters in enumerate(spelling)
-        ]
-    )
+    never = torch.tensor([_CONTROL.search(letters) is not None for letters in spelling])
+    for is_so in (processor.is_control, processor.is_unknown, processor.is_unused):
+        never |= torch.tensor(is_so(numbers))
     never[vocabulary.sot], never[vocabulary.eot] = True, False
     begins = torch.tensor([name.startswith("▁") for name in names]) & ~never
     continues = ~begins & ~never

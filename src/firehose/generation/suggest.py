@@ -1,7 +1,7 @@
 """The most probable next words of a user, with their exact probabilities."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -49,37 +49,25 @@ def suggest(trained: Trained, prompt: str, user: str | None, k: int = 5) -> list
     read = ReadPrompt(trained, prompt, user)
     first = read.log_probs[0].double().exp()  # [pieces]
     # The probabilities of whole words by their spelling; without one, that of the end.
-    found = {b"": float(first[read.vocabulary.eot])}
+    found = defaultdict[bytes, float](float, {b"": float(first[read.vocabulary.eot])})
     opened = set(_longer(read.pieces, Beginning(1.0, (), b""), first, read.pieces.begins))
     left = MOST
     while left and (wanted := _wanted(opened, found, k)):
         length = len(max(wanted).tokens)  # the decoder's rows are of one length
         alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
         chosen = nlargest(min(ROWS, left), alike)
-        for beginning, probability, longer in _expand(read, chosen):
+        read.restart(len(chosen))
+        tokens = torch.tensor([beginning.tokens for beginning in chosen])
+        after = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
+        ends = after[:, read.pieces.begins].sum(1) + after[:, read.vocabulary.eot]
+        for beginning, pieces, end in zip(chosen, after, ends.tolist(), strict=True):
             if _is_word(beginning.spelling):
-                found[beginning.spelling] = found.get(beginning.spelling, 0.0) + probability
-            opened.update(longer)
+                found[beginning.spelling] += beginning.probability * end
+            opened.update(_longer(read.pieces, beginning, pieces, read.pieces.continues))
         opened.difference_update(chosen)
         left -= len(chosen)
     best = nlargest(k, found.items(), key=lambda word: word[1])
     return [Suggestion(spelling[1:].decode() or END, probability) for spelling, probability in best]
-
-
-def _expand(
-    read: ReadPrompt, chosen: Sequence[Beginning]
-) -> Iterator[tuple[Beginning, float, Iterator[Beginning]]]:
-    """Each beginning, the probability that it is the whole word, and those longer by a piece.
-
-    They must have the same number of pieces.
-    """
-    read.restart(len(chosen))
-    tokens = torch.tensor([beginning.tokens for beginning in chosen])
-    probabilities = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
-    ends = probabilities[:, read.pieces.begins].sum(1) + probabilities[:, read.vocabulary.eot]
-    for beginning, after, end in zip(chosen, probabilities, ends.tolist(), strict=True):
-        longer = _longer(read.pieces, beginning, after, read.pieces.continues)
-        yield beginning, beginning.probability * end, longer
 
 
 def _longer(

@@ -1,7 +1,7 @@
 """Freed memory stays with the process, so that the next step need not ask the system for it."""
 
+import contextlib
 import ctypes
-import sys
 
 TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's mallopt
 MOST = 2**31 - 1
@@ -14,11 +14,7 @@ def keep_memory() -> None:
     page by page, several times a step. For programs that train; a library must not decide this
     for others, so it is not done on import.
     """
-    if sys.platform != "linux":
-        return
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # another system, or another C library
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MMAP_MAX, 0)
         library.mallopt(TRIM_THRESHOLD, MOST)
-    except (OSError, AttributeError):  # another C library
-        return

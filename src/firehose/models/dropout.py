@@ -73,23 +73,12 @@ class Dropout(torch.nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Drop elements of a tensor; without anything to drop, it is returned as it is."""
         mask = self.mask(hidden)
-        return hidden if mask is None else _Drop.apply(hidden, mask)  # type: ignore[no-untyped-call]
+        return hidden if mask is None else mask.of(hidden)
 
     def after_relu(self, hidden: Tensor) -> Tensor:
         """ReLU, then dropout. The backward pass needs the output only, so no mask is stored."""
         mask = self.mask(hidden)
         return hidden.relu() if mask is None else _DropRelu.apply(hidden, mask)  # type: ignore[no-untyped-call]
-
-
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, hidden: Tensor, mask: Mask) -> Tensor:
-        context.mask = mask
-        return mask.of(hidden)
-
-    @staticmethod
-    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return context.mask.of(outer[0]), None
 
 
 class _DropRelu(torch.autograd.Function):

@@ -1,16 +1,17 @@
 """What a game asks of a model: to score posts, and to give the gradient of its loss."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from firehose.batch import Batch
 from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
+from firehose.optim.rule import Trainable
 
 
 class Paid(NamedTuple):
@@ -20,7 +21,7 @@ class Paid(NamedTuple):
     words: NDArray[np.int32]  # [posts]
 
 
-class Model(Protocol):
+class Model(Trainable, Protocol):
     """Shared weights and, where it makes a difference who writes, a table of users."""
 
     @property
@@ -30,12 +31,6 @@ class Model(Protocol):
     @property
     def max_tokens(self) -> int:
         """The tokens of a post that are trained on."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """The shared weights."""
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The shared weights with their names."""
 
     def train(self) -> Any:
         """Compute gradients for learning from now on (with dropout)."""

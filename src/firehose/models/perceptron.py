@@ -141,8 +141,8 @@ class Perceptron:
 
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the mean over pictures of −log p(class)."""
-        soft_targets = self.one_hot[labels(batch)]
-        return self.gradient_toward(self.pixels_of(batch), soft_targets, 1 / len(batch))
+        targets = self.one_hot[labels(batch)]
+        return self.gradient_toward(self.pixels_of(batch), targets, 1 / len(batch))
 
     def gradient_toward(
         self, pixels: Tensor, soft_targets: Tensor, weights: Tensor | float

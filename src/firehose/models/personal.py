@@ -176,9 +176,8 @@ class Personal(nn.Module):
 
     def project(self, taken: UserVectors) -> Tensor:
         """The vectors of users as all residual MLPs take them, ``[users, d_model]``."""
-        projected = self.projection(taken.vectors.to(self.device.device))
-        scaled: Tensor = projected * self.plan.shape.d_model**0.5
-        return scaled
+        vectors = taken.vectors.to(self.device.device)
+        return torch.mul(self.projection(vectors), self.plan.shape.d_model**0.5)
 
     def adapt(self, place: int, hidden: Tensor, user: Tensor, owner: Tensor) -> Tensor:
         """Apply the residual MLP at a place, if there is one: ``[tokens, d_model]`` to the same.

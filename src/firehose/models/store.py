@@ -13,13 +13,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from pydantic import ValidationError
 
 import firehose
 from firehose.data.corpus import Corpus
@@ -30,12 +29,13 @@ from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.models.model import Paid
 from firehose.models.personal import ModelPlan, Personal
+from firehose.models.users import NOBODY
 from firehose.storage import tensors
 from firehose.storage.seals import File, Record, refuse_damage, sha256
 from firehose.storage.workspace import workspace
 
 SCHEMA = 2
-FORMAT = "firehose model"
+FORMAT: Final = "firehose model"
 WEIGHTS = "weights.safetensors"
 VECTORS = "users.vectors"
 USERS = "users.parquet"
@@ -44,7 +44,7 @@ USERS = "users.parquet"
 class Card(Record):
     """The content of ``model.json``."""
 
-    format: str = FORMAT
+    format: Literal["firehose model"] = FORMAT
     schema_version: int = SCHEMA
     version: str
     pieces: int
@@ -71,16 +71,16 @@ class Trained:
         """A model that was trained on a corpus: its texts and users are those of the corpus."""
         return cls(model, Encoder.of_corpus(corpus), UserRegistry(corpus.users), origin or {})
 
-    def number(self, user: str) -> int | None:
-        """The number of a user who has a vector; None for anybody else."""
-        number = self.users.number(user)
+    def number(self, user: str | None) -> int:
+        """The number of a user who has a vector; ``NOBODY`` for anybody else."""
+        number = None if user is None else self.users.number(user)
         if number is None or self.model.users.rows(np.array([number]))[0] < 0:
-            return None
+            return NOBODY
         return number
 
     def knows(self, user: str | None) -> bool:
         """Whether a user has a vector; texts of others are those of the population."""
-        return user is not None and self.number(user) is not None
+        return self.number(user) != NOBODY
 
     def pay(self, posts: Sequence[Post]) -> Paid:
         """What these texts cost, each with its user's vector; users who have none are nobody."""
@@ -179,15 +179,13 @@ def read_card(folder: Path) -> Card:
         raise FirehoseError(f"{folder} {what}; make one with `firehose pretrain`.")
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
-        if body["format"] != FORMAT:
-            raise KeyError
-        if body["schema_version"] != SCHEMA:
+        if body["format"] == FORMAT and body["schema_version"] != SCHEMA:
             raise FirehoseError(
                 f"{folder} has model schema {body['schema_version']}, this Firehose reads "
                 f"{SCHEMA}; train it again, or use the Firehose that made it."
             )
         return Card.model_validate(body)
-    except (ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError):  # pydantic's errors are ValueErrors
         raise FirehoseError(f"{file} is not a model's: it cannot be read.") from None
 
 

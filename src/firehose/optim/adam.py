@@ -40,12 +40,12 @@ class Adam(UpdateRule):
         warmup: int = Field(default=2000, ge=0)  # rounds in which the rate rises
         clip: float = Field(default=0.25, gt=0)  # the largest norm of a gradient
 
+    settings: Settings
+
     def __init__(self, settings: Settings, model: Trainable) -> None:
-        self.settings = settings
-        self.model = model
+        super().__init__(settings, model)
         self.rounds = 0
         self.names = [name for name, _ in model.named_parameters()]
-        self.parameters = list(model.parameters())
         self.shared = {
             "steps": [torch.zeros((), device=each.device) for each in self.parameters],
             "first": [torch.zeros_like(each) for each in self.parameters],

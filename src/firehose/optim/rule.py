@@ -1,7 +1,7 @@
 """Update rules: how a model moves along a gradient."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -31,8 +31,10 @@ class UpdateRule(Plugin):
     snapshot copies, so that a step can be taken back.
     """
 
-    model: Trainable
-    parameters: list[nn.Parameter]
+    def __init__(self, settings: Any, model: Trainable) -> None:
+        self.settings = settings
+        self.model = model
+        self.parameters = list(model.parameters())
 
     def begin_round(self) -> None:
         """Called before the first step of each round, for schedules that count rounds."""

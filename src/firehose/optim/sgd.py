@@ -5,7 +5,7 @@ from pydantic import Field
 
 from firehose.optim.clipping import clip
 from firehose.optim.gradient import Gradient
-from firehose.optim.rule import Trainable, UpdateRule
+from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice
 
 
@@ -20,10 +20,7 @@ class SGD(UpdateRule):
         user_rate: float = Field(default=1.0, gt=0)  # times the rate, for the users' vectors
         clip: float | None = Field(default=None, gt=0)  # the largest norm of a gradient
 
-    def __init__(self, settings: Settings, model: Trainable) -> None:
-        self.settings = settings
-        self.model = model
-        self.parameters = list(model.parameters())
+    settings: Settings
 
     @torch.no_grad()
     def step(self, gradient: Gradient) -> float:

@@ -73,9 +73,7 @@ class Balanced(Buffer):
         self.pushed.pop(user, None)
         if user not in self.slots:
             return 0
-        slots = self.slots[user]
-        erased = slots.copy()
-        slots.clear()
+        erased, self.slots[user] = self.slots[user], []
         self._moved(user, len(erased))
         for rows in self.columns.rows.values():
             rows[erased] = 0

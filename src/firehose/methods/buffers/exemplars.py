@@ -17,6 +17,8 @@ from firehose.methods.step import Setup
 from firehose.models.perceptron import Perceptron, labels
 from firehose.plugins import Choice
 
+OUTPUTS = "exemplar outputs"  # the column that keeps them
+
 
 class Exemplars(Buffer):
     """The pictures whose mean is nearest to that of their class, for each class.
@@ -44,8 +46,8 @@ class Exemplars(Buffer):
         self.width = setup.max_tokens
         self.tasks = setup.task_sizes  # pictures of each; a batch does not mix them
         self.pending: list[Batch] = []
-        self.chosen: dict[int, Batch] = {}  # by class, the most typical first
-        self.outputs: dict[int, Tensor] = {}
+        # By class, the most typical first; with the model's outputs after the last task.
+        self.chosen: dict[int, Batch] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self.chosen.values()))
@@ -72,8 +74,11 @@ class Exemplars(Buffer):
             order = herd(self.model.outputs(found), each)
             self.chosen[kind] = found.select(order)
             gone.append(found.select(np.setdiff1d(np.arange(len(found)), order)))
-        self.chosen = {kind: held for kind, held in self.chosen.items() if len(held)}
-        self.outputs = {kind: self.model.outputs(held) for kind, held in self.chosen.items()}
+        self.chosen = {
+            kind: held.with_columns({OUTPUTS: self.model.outputs(held).numpy()})
+            for kind, held in self.chosen.items()
+            if len(held)
+        }
         return batch.join(gone)
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:
@@ -87,12 +92,9 @@ class Exemplars(Buffer):
 
     def reminders(self, generator: np.random.Generator) -> tuple[Batch, Tensor]:
         """One exemplar of each class, and the model's outputs for it after the last task."""
-        posts, outputs = [], []
-        for kind, held in self.chosen.items():
-            place = generator.integers(0, len(held), 1)
-            posts.append(held.select(place))
-            outputs.append(self.outputs[kind][place])
-        return Batch.join(posts), torch.cat(outputs)
+        every = self.chosen.values()
+        posts = Batch.join([held.select(generator.integers(0, len(held), 1)) for held in every])
+        return posts, torch.from_numpy(posts.per_post[OUTPUTS])
 
     def classify(self, batch: Batch) -> NDArray[np.int64]:
         """The class whose exemplars' mean is nearest; the model's own, while there are none."""
@@ -107,7 +109,6 @@ class Exemplars(Buffer):
     def forget(self, user: int) -> int:
         """Erase a task's exemplars and pending pictures; returns how many."""
         kinds = [kind for kind, held in self.chosen.items() if held.user[0] == user]
-        self.outputs = {kind: out for kind, out in self.outputs.items() if kind not in kinds}
         erased = sum(len(self.chosen.pop(kind)) for kind in kinds)
         pending = sum(map(len, self.pending))
         kept = [batch.select(np.flatnonzero(batch.user != user)) for batch in self.pending]
@@ -115,13 +116,10 @@ class Exemplars(Buffer):
         return erased + pending - sum(map(len, self.pending))
 
     def state(self) -> dict[str, Any]:
-        """Pending pictures, exemplars class by class, and their outputs."""
+        """Pending pictures, and exemplars class by class, with their outputs."""
         pending = self.pending and self.pending[0].join(self.pending).to_rows(self.width)
-        return {
-            "pending": pending,
-            "chosen": {str(kind): held.to_rows(self.width) for kind, held in self.chosen.items()},
-            "outputs": {str(kind): outputs for kind, outputs in self.outputs.items()},
-        }
+        chosen = {str(kind): held.to_rows(self.width) for kind, held in self.chosen.items()}
+        return {"pending": pending, "chosen": chosen}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
@@ -129,7 +127,6 @@ class Exemplars(Buffer):
         self.chosen = {
             int(kind): UniformBatch.from_rows(rows) for kind, rows in state["chosen"].items()
         }
-        self.outputs = {int(kind): outputs for kind, outputs in state["outputs"].items()}
 
 
 def herd(features: Tensor, number: int) -> NDArray[np.int64]:
