@@ -1,6 +1,5 @@
 """The main job from one end to the other, on a simulated stream."""
 
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,10 +40,9 @@ def demo(out: str | Path, execution: Execution = HERE) -> Demonstration:
     runs = []
     for learner, optimizer in PAIRS:
         run = folder / "runs" / f"{learner}-{optimizer}"
-        shutil.rmtree(run, ignore_errors=True)
         say(f"{name_of(learner)} × {name_of(optimizer)}")
         settings = make_settings("demo", play={"learner": learner, "optimizer": optimizer})
-        play(corpus, run, settings)
+        play(corpus, run, settings, replace=True)
         runs.append(run)
     comparison = compare(runs)
     command = f"firehose demo --out {out}"
