@@ -39,8 +39,7 @@ def run(
         def do(self, rows: Any) -> list[str]:
             return [_answer(work, row) for row in rows.to_pylist()]
 
-    rows = [json.dumps(task) for task in tasks]
-    frame = daft.from_pydict({"number": [*range(len(rows))], "task": rows})
+    frame = daft.from_pydict({"number": [*range(len(tasks))], "task": [*map(json.dumps, tasks)]})
     frame = frame.select("number", Worker().do(daft.col("task")).alias("answer"))
     done = 0
     for row in frame.iter_rows(results_buffer_size=None):

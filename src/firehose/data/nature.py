@@ -36,6 +36,7 @@ SHARD_POSTS = 16_384
 PIECE = 4_096  # posts of one user that are written at a time, which bounds the memory
 ORDINARY, RETWEET, REPLY, FOREIGN = range(4)
 OWN_WORDS = {"noun": 3, "verb": 2, "adjective": 2, "hashtag": 2, "mention": 2, "emoji": 1}
+PLACES = [62**place for place in range(10)]  # of the ten letters of a link
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -336,5 +337,5 @@ def _split(uniforms: Floats, share: Floats | float) -> tuple[NDArray[np.bool_], 
 
 
 def _link(uniform: float) -> str:
-    digits = int(uniform * 62**10) // 62 ** np.arange(10) % 62
-    return "https://t.co/" + "".join(ALPHABET[digit] for digit in digits)
+    number = int(uniform * 62**10)
+    return "https://t.co/" + "".join(ALPHABET[number // place % 62] for place in PLACES)

@@ -97,8 +97,8 @@ class Truth:
         for part, parsed in self._parse(texts):
             owner, era = numbers[part], eras[part]
             factors = self._emission[era[parsed.post], parsed.words]  # [word of post, topic]
-            writer = owner[parsed.post]
-            factors += (self._odds[writer] * self._psi(writer, parsed.words))[:, None]
+            own = self._psi(owner[parsed.post], parsed.words)
+            factors += (self._odds[owner][parsed.post] * own)[:, None]
             topics = self._everyone.theta(owner, era)
             said = (topics * np.multiply.reduceat(factors, parsed.starts)).sum(1)
             said *= (1 - self._everyone.strength[owner]) ** parsed.topical

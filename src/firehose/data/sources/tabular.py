@@ -120,14 +120,16 @@ class Tabular(Source):
                 if place >= shard.get("stop", math.inf):
                     break
                 found = json_post(line, post_of, _encoding(place))
-                if found:  # an empty line is no record
-                    yield _or_skip(found, where, place if first else number)
+                if isinstance(found, Post):
+                    yield found
+                elif found:  # an empty line is no record
+                    yield Skip(found, f"{where}{place if first else number}")
                 place += len(line) + 1
 
     def _read_csv(self, path: str, _: Shard) -> Iterator[Post | Skip]:
         with open_file(path) as file:
             rows = _csv_rows(lines(unpack(file, path)), path)
-            header = _header(rows)
+            header, where = _header(rows), f"{path}:"
             # Where a column is missing, its value is the None that is put behind each row.
             place = {name: index for index, name in reversed(list(enumerate(header)))}
             pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
@@ -135,7 +137,7 @@ class Tabular(Source):
                 found: Post | str = "broken CSV row"
                 if row and len(row) == len(header):
                     found = _post(pick([*row, None]))
-                yield _or_skip(found, f"{path}:", number)
+                yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
 
     def _read_parquet(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
         if "row_group" not in shard:  # its footer could not be read
@@ -151,16 +153,12 @@ class Tabular(Source):
                     begin = max(start - first, 0)
                     rows = _batch_posts(batch[begin : stop - first], names)
                     for number, found in enumerate(rows, before + first + begin + 1):
-                        yield _or_skip(found, where, number)
+                        yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
                     first += len(batch)
                     if first >= stop:
                         break
         except (pa.ArrowException, OSError) as error:
             raise DamagedError from error
-
-
-def _or_skip(found: Post | str, where: str, number: int) -> Post | Skip:
-    return found if isinstance(found, Post) else Skip(found, f"{where}{number}")
 
 
 def _is_table(name: str) -> bool:
@@ -309,9 +307,10 @@ def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Pos
             return "no time" if time in (None, "") else "unreadable time"
         if retweet is None or reply is None:
             return "unreadable yes or no"
-        key = f"{user}\0{milliseconds}\0{text}".encode()
-        identity = label(identity) or blake2b(key, digest_size=12).hexdigest()
-        language = label(language) or None
-        return encodable(Post(user, text, milliseconds, identity, language, retweet, reply))
+        name, language = label(identity), label(language) or None
+        if not name:
+            content = f"{user}\0{milliseconds}\0{text}".encode()
+            name = blake2b(content, digest_size=12).hexdigest()
+        return encodable(Post(user, text, milliseconds, name, language, retweet, reply))
     except UnicodeError:
         return "not UTF-8"
