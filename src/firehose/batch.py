@@ -136,11 +136,7 @@ class UniformBatch(Batch):
 
 def _own(rows: Columns, prefix: str) -> dict[str, NDArray[Any]]:
     """The columns whose names begin with a prefix, by their names without it."""
-    return {
-        name.removeprefix(prefix): column
-        for name, column in rows.items()
-        if name.startswith(prefix)
-    }
+    return {name[len(prefix) :]: rows[name] for name in rows if name.startswith(prefix)}
 
 
 def _joined(tables: Sequence[Columns]) -> dict[str, NDArray[Any]]:

@@ -129,15 +129,15 @@ def load_class(place: str, what: str) -> type[Any]:
     return found
 
 
-def source_file(place: str, what: str = "plug-in") -> Path:
+def source_file(place: str) -> Path:
     """The file in which a class of the user's is defined."""
-    found, (file, _, _) = load_class(place, what), place.rpartition(":")
+    found, (file, _, _) = load_class(place, "plug-in"), place.rpartition(":")
     return Path(file if file.endswith(".py") else inspect.getfile(found))
 
 
-def checksum(place: str, what: str = "plug-in") -> str:
+def checksum(place: str) -> str:
     """The checksum of the file in which a class of the user's is defined."""
-    return hashlib.sha256(source_file(place, what).read_bytes()).hexdigest()
+    return hashlib.sha256(source_file(place).read_bytes()).hexdigest()
 
 
 def own_kinds(tables: Any) -> list[str]:

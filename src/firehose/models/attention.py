@@ -147,9 +147,9 @@ class _Attend(torch.autograd.Function):
         for group, gradients, block in zip(
             context.groups, grid.blocks(above, 1, heads), grid.blocks(below, 3, heads), strict=True
         ):
-            to_past = group.differentiate(
-                gradients[0], relative_keys, biases, to_relative_keys, to_biases, block
-            )
+            to_keys, to_bias, to_past = group.differentiate(gradients, relative_keys, biases, block)
+            to_relative_keys[..., -to_keys.shape[-1] :] += to_keys
+            to_biases += to_bias
         return grid.take(below, 3, heads), to_relative_keys, to_biases, to_past, None, None
 
 
@@ -167,18 +167,12 @@ class _GroupAttention(NamedTuple):
         return weights if self.mask is None else self.mask.of(weights)
 
     def differentiate(
-        self,
-        gradients: Tensor,
-        relative_keys: Tensor,
-        biases: Tensor,
-        to_relative_keys: Tensor,
-        to_biases: Tensor,
-        block: Tensor,
-    ) -> Tensor | None:
+        self, gradients: Tensor, relative_keys: Tensor, biases: Tensor, block: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """From the gradients of the outputs, write those of the queries, keys and values.
 
-        They go into ``block`` [3, heads, posts, width, d]; those of relative keys and biases are
-        added to ``to_relative_keys`` and ``to_biases``; those of the past are returned, if any.
+        They go into ``block`` [3, heads, posts, width, d]. Those of the nearest relative keys, of
+        the biases, and of the past, if any, are returned.
         """
         heads, posts, width, d = self.query.shape
         n, keys, _ = self.key.shape
@@ -193,18 +187,17 @@ class _GroupAttention(NamedTuple):
         torch.bmm(to_scores.transpose(1, 2), content.view(n, width, d), out=both[0])
         torch.bmm(self.dropped(self.weights).transpose(1, 2), above, out=both[1])
         to_query = torch.bmm(to_scores, self.key, out=block[0].view(n, width, d))
-        to_biases[0] += to_query.view(heads, -1, d).sum(1)
+        to_content_bias = to_query.view(heads, -1, d).sum(1)
         by_distance = _unshift(to_scores).view(heads, posts * width, keys)
         to_position = by_distance.bmm(relative_keys[..., -keys:].transpose(1, 2))
-        to_biases[1] += to_position.sum(1)
         to_query += to_position.view(n, width, d)
-        products = position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
-        to_relative_keys[..., -keys:] += products
+        to_biases = torch.stack([to_content_bias, to_position.sum(1)])
+        to_keys = position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
         if keys == width:
-            return None
+            return to_keys, to_biases, None
         both = both.view(2, heads, posts, keys, d)
         block[1:] = both[..., keys - width :, :]
-        return both[..., : keys - width, :]
+        return to_keys, to_biases, both[..., : keys - width, :]
 
 
 def _attend_group(

@@ -4,7 +4,7 @@ Its steps are so small that recording them for autograd would take longer than c
 gradient is written by hand, and all weights are one vector, so that a step is one operation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -45,7 +45,7 @@ class PerceptronPlan(Section):
     weights: Start = "xavier"
 
 
-class Perceptron:
+class Perceptron(nn.Module):
     """Hidden layers with ReLU and one head for all tasks; users make no difference to it."""
 
     def __init__(
@@ -57,6 +57,8 @@ class Perceptron:
         pixel_scale: PixelScale = PixelScale(),  # noqa: B008 (it cannot be changed)
         start: Start = "xavier",
     ) -> None:
+        super().__init__()
+        self.max_tokens = pixels + 1  # the pixels of a picture, and its class
         self.sizes = [pixels, *hidden, classes]
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
@@ -89,23 +91,6 @@ class Perceptron:
             (weight.view(above, -1), bias)
             for weight, bias, above in zip(parts[::2], parts[1::2], self.sizes[1:], strict=True)
         ]
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """The one vector of all weights."""
-        yield self.weights
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The vector of all weights with its name."""
-        yield "weights", self.weights
-
-    def train(self) -> Self:
-        """Return itself: without dropout, learning is no mode of its own."""
-        return self
-
-    @property
-    def max_tokens(self) -> int:
-        """The pixels of a picture, and its class."""
-        return self.sizes[0] + 1
 
     def state(self) -> dict[str, Any]:
         """The weights."""

@@ -71,6 +71,8 @@ class Personal(nn.Module):
     def __init__(self, plan: ModelPlan, pieces: int, seed: int = 0) -> None:
         super().__init__()
         self.plan = plan
+        self.max_tokens = plan.max_tokens  # of a post that are trained on
+        self.is_personal = plan.architecture != "agnostic"  # whether users make a difference
         self.device = Device()  # of the shared weights; the users' vectors stay on the CPU
         self.random = Random(seed)
         self.users = Users(plan.d_user, plan.new_users)
@@ -97,20 +99,10 @@ class Personal(nn.Module):
             )
         return nn.Identity()
 
-    @property
-    def is_personal(self) -> bool:
-        """Whether the user makes a difference to the model."""
-        return self.plan.architecture != "agnostic"
-
     def move_to(self, device: Device) -> Self:
         """Move the shared weights to a device, and compute there."""
         self.device = device
         return self.to(device.device)
-
-    @property
-    def max_tokens(self) -> int:
-        """The tokens of a post that are trained on."""
-        return self.plan.max_tokens
 
     def state(self) -> dict[str, Any]:
         """Weights, users' vectors, and where the random numbers of dropout stand."""
@@ -132,7 +124,7 @@ class Personal(nn.Module):
         Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
         in the batch, which have a gradient after ``backward``. New users get a row.
         """
-        inputs, targets, grid = predictions(batch, self.plan.max_tokens, self.device.device)
+        inputs, targets, grid = predictions(batch, self.max_tokens, self.device.device)
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
         with self.device.learning():
@@ -145,12 +137,12 @@ class Personal(nn.Module):
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch)
-        tokens = int((np.minimum(batch.lengths, self.plan.max_tokens) - 1).sum())
+        tokens = int((np.minimum(batch.lengths, self.max_tokens) - 1).sum())
         return differentiate(loss, list(self.parameters()), taken, tokens)
 
     def cost(self, batch: Batch) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
-        costs, grid = self._score(batch, self.plan.max_tokens)
+        costs, grid = self._score(batch, self.max_tokens)
         return float((costs / (grid.lengths * len(batch))[grid.post]).sum())
 
     def pay(self, batch: Batch) -> Paid:

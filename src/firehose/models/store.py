@@ -146,8 +146,7 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
         refuse_other_words(folder, vocabulary, corpus)
     weights = tensors.read(folder / WEIGHTS)
     model = Personal(card.model, card.pieces)
-    vectors = torch.zeros(card.users, card.model.d_user)
-    wanted = dict(model.state_dict()) | {VECTORS: vectors}
+    wanted = dict(model.state_dict()) | {VECTORS: torch.zeros(card.users, card.model.d_user)}
     tensors.refuse_misfits(weights, wanted, folder / WEIGHTS)
     vectors = weights.pop(VECTORS)
     model.load_state_dict(weights)

@@ -124,9 +124,8 @@ class Exemplars(Buffer):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
         self.pending = [UniformBatch.from_rows(state["pending"])] if state["pending"] else []
-        self.chosen = {
-            int(kind): UniformBatch.from_rows(rows) for kind, rows in state["chosen"].items()
-        }
+        chosen = state["chosen"].items()
+        self.chosen = {int(kind): UniformBatch.from_rows(rows) for kind, rows in chosen}
 
 
 def herd(features: Tensor, number: int) -> NDArray[np.int64]:

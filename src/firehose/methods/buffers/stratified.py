@@ -50,10 +50,8 @@ class Stratified(Buffer):
             place = np.where(number < self.per_user, number, drawn)
         target = np.where(place < self.per_user, rows * self.per_user + place, -1)
         used = place < self.pushed[rows]
-        unique, added = np.unique(rows, return_counts=True)
-        before = np.minimum(self.pushed[unique], self.per_user)
-        self.pushed[unique] += added.astype(np.int32)
-        self.count += int((np.minimum(self.pushed[unique], self.per_user) - before).sum())
+        np.add.at(self.pushed, rows, 1)
+        self.count += int((number < self.per_user).sum())
         return place_posts(self.columns, batch, target.tolist(), used)
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:

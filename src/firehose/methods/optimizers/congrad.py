@@ -9,15 +9,14 @@ from pydantic import Field
 
 from firehose.batch import Batch
 from firehose.methods.buffers import BUFFERS, BufferChoice, BufferSettings
-from firehose.methods.optimizers import Optimizer
-from firehose.methods.optimizers.online_gd import descend_all
+from firehose.methods.optimizers.online_gd import OnlineGD
 from firehose.methods.snapshot import Snapshot
 from firehose.methods.step import Setup, Step, Steps
 from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice
 
 
-class ConGraD(Optimizer):
+class ConGraD(OnlineGD):
     """Takes up to K steps, and goes back to the candidate that is best on held-back posts.
 
     What arrives goes into a validation buffer, and may be learned from when it leaves. The
@@ -46,9 +45,9 @@ class ConGraD(Optimizer):
         return self.validation.push(batch, generator)
 
     def descend(self, step: Step) -> Steps:
-        """Take steps, and go back to the best candidate."""
+        """Take steps, and go back to the best candidate; keep all where no posts are held back."""
         if not len(self.validation):
-            return descend_all(self.rule, self.steps, step)
+            return super().descend(step)
         self.rule.begin_round()
         model, snapshot = step.model, self.snapshot
         posts = self.validation.sample(self.settings.validation_batch, step.generator)
