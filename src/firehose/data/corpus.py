@@ -118,8 +118,13 @@ class Split:
             chosen = np.flatnonzero(chosen)
         if len(chosen) and (chosen.dtype.kind not in "iu" or chosen.min() < 0):
             raise FirehoseError("Posts are chosen by index, a whole number from 0, or by a mask.")
-        whole = Batch(self.tokens, self.offsets, self.user, self.time, self.words)
-        return whole.select(chosen.astype(np.int64))
+        return self._whole.select(chosen.astype(np.int64))
+
+    @functools.cached_property
+    def _whole(self) -> Batch:
+        """All posts; plain arrays, as it takes longer to choose from memory maps."""
+        rest = (np.asarray(self.user), np.asarray(self.time), np.asarray(self.words))
+        return Batch(np.asarray(self.tokens), np.asarray(self.offsets), *rest)
 
     def between(self, start: int, stop: int) -> Batch:
         """The posts from ``start`` to before ``stop``; tokens are not copied."""

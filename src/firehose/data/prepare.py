@@ -138,9 +138,7 @@ def _examples(read: Sequence[Task]) -> dict[str, str]:
 
 def _account(plan: Plan, read: Sequence[Task], settled: Sequence[Task]) -> dict[str, Any]:
     """What the manifest says of what was read, skipped, and removed by each cleaning step."""
-    skipped: Counter[str] = Counter()
-    for shard in read:
-        skipped.update(shard["skipped"])
+    skipped = sum((Counter[str](shard["skipped"]) for shard in read), Counter[str]())
     posts = np.sum([part["posts"] for part in settled], axis=0).tolist()
     lost = np.sum([part["lost"] for part in settled], axis=0).tolist()
     removed = zip(steps(plan.clean), posts, lost, strict=True)

@@ -95,8 +95,7 @@ def _clean(clean: Cleaning, posts: pa.Table, listed: Mask) -> Codes:
     """The fate of each post after the steps that need no other posts."""
     language = _language()
     fates: list[int] = []
-    used = posts.select(["text", "language", "is_retweet", "is_reply"])
-    for chunk in used.to_batches(CHUNK):
+    for chunk in posts.select(["text", "language", "is_retweet", "is_reply"]).to_batches(CHUNK):
         rows = zip(*(column.to_pylist() for column in chunk.columns), strict=True)
         for text, stated, is_retweet, is_reply in rows:
             if len(text) > clean.max_characters or is_blank(text):
