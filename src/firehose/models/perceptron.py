@@ -63,7 +63,7 @@ class Perceptron(nn.Module):
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
-        self.layers = self._by_layer(self.weights.detach())  # views that autograd does not record
+        self._views: tuple[int, list[tuple[Tensor, Tensor]]] = (0, [])
         generator = torch.Generator().manual_seed(seed)
         for weight, bias in self.layers:
             if start == "xavier":
@@ -83,6 +83,17 @@ class Perceptron(nn.Module):
         """A fresh one for pictures of so many pixels; ``shades`` are pixels to standardize by."""
         scale = PixelScale.standard(shades) if plan.pixels == "standard" else PixelScale()
         return cls(pixels, classes, plan.hidden, seed, scale, plan.weights)
+
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each layer, as views that autograd does not record.
+
+        They are made anew where other weights, as their averages, took the place of these.
+        """
+        place = self.weights.data_ptr()
+        if place != self._views[0]:
+            self._views = (place, self._by_layer(self.weights.detach()))
+        return self._views[1]
 
     def _by_layer(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
         """View a vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
