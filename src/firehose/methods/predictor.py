@@ -51,7 +51,7 @@ class Predictor(Protocol):
     def forget(self, user: int) -> int:
         """Erase what is kept of a user; returns how many things there were."""
 
-    def in_use(self) -> AbstractContextManager[None]:
+    def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
         """Let the model have the weights inside that are saved, and that people see."""
 
     def state(self) -> dict[str, Any]:
@@ -80,9 +80,9 @@ class ModelPredictor:
         """Nothing: the game forgets the user's vector, and all that is kept for its row."""
         return 0
 
-    def in_use(self) -> AbstractContextManager[None]:
+    def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
         """Let the model have the weights inside that pay."""
-        return self.weights[0].in_use()
+        return self.weights[0].in_use(users)
 
     def state(self) -> dict[str, Any]:
         """Nothing."""

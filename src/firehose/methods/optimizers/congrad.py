@@ -22,8 +22,8 @@ class ConGraD(OnlineGD):
     """Takes up to K steps, and goes back to the candidate that is best on held-back posts.
 
     What arrives goes into a validation buffer, and may be learned from when it leaves. The
-    candidates are the weights before the first step (with ``allow_no_step``) and after each step, and
-    averages of the weights, where an optimizer around it has some to offer.
+    candidates are the weights before the first step (with ``allow_no_step``) and after each step,
+    and averages of the weights, where an optimizer around it has some to offer.
     """
 
     class Settings(Choice):
