@@ -18,6 +18,7 @@ from firehose.config import Section
 from firehose.models.model import Paid
 from firehose.optim.gradient import Gradient
 
+OUTPUTS = "outputs"  # the column that keeps logits
 Start = Literal["xavier", "torch"]  # how weights are drawn; torch: as nn.Linear does
 
 
@@ -121,7 +122,7 @@ class Perceptron(nn.Module):
 
     def pixels_of(self, batch: Batch) -> Tensor:
         """The scaled pixels of each picture, ``[pictures, pixels]``."""
-        tokens = batch.tokens.reshape(len(batch), -1)
+        tokens = batch.tokens.reshape(len(batch), self.max_tokens)
         pixels = np.multiply(tokens[:, :-1], np.float32(self.pixel_scale.scale), dtype=np.float32)
         if self.pixel_scale.shift:
             pixels += np.float32(self.pixel_scale.shift)
@@ -161,6 +162,15 @@ class Perceptron(nn.Module):
                 through = above @ self.layers[number][0]
                 above = torch.ops.aten.threshold_backward(through, inputs[number], 0)
         return Gradient.of_shared(loss, [gradients], pixels.numel())
+
+    def with_outputs(self, batch: Batch, count: int) -> Batch:  # noqa: ARG002 (classes are few)
+        """The pictures, and the logits of all classes beside each."""
+        return batch.with_columns({OUTPUTS: self.outputs(batch).numpy().astype(np.float16)})
+
+    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+        """The gradient of the cross-entropy to the probabilities that the logits beside say."""
+        logits = torch.from_numpy(batch.per_post[OUTPUTS]).float()
+        return self.gradient_toward(self.pixels_of(batch), logits.softmax(1), 1 / len(batch))
 
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""

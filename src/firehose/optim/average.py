@@ -3,17 +3,27 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 from torch import Tensor
 
 from firehose.optim.rows import RowState, UserRows
 from firehose.optim.rule import Trainable
 
 RAMP = 1 / 3  # of the steps so far: no horizon in steps is longer, so that the start fades
+
+
+def _is_horizon(value: float) -> float:
+    if 0 < value < 1 or value > 1:
+        return value
+    raise ValueError("a horizon is a number of steps above 1, or a share of them below 1")
+
+
+Horizon = Annotated[float, AfterValidator(_is_horizon)]  # of an average
 
 
 def decay_of(horizon: float, step: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from firehose.batch import Batch
 from firehose.errors import FirehoseError
@@ -16,18 +16,10 @@ from firehose.methods.optimizers import OPTIMIZERS, Optimizer
 from firehose.methods.optimizers.congrad import ConGraD
 from firehose.methods.predictor import RawWeights
 from firehose.methods.step import Setup, Step, Steps
-from firehose.optim.average import Average
+from firehose.optim.average import Average, Horizon
 from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice
 
-
-def _is_horizon(value: float) -> float:
-    if 0 < value < 1 or value > 1:
-        return value
-    raise ValueError("a horizon is a number of steps above 1, or a share of them below 1")
-
-
-Horizon = Annotated[float, AfterValidator(_is_horizon)]
 Inner = Annotated[SerializeAsAny[Choice], BeforeValidator(OPTIMIZERS.settings)]
 
 
