@@ -120,8 +120,9 @@ def _game(job: Job) -> tuple[int, int, int]:
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
     else:
         rounds, looked_at, users, width = _size_with_pictures(corpus.path, corpus.plan, play.posts)
-    candidates = rounds * (play.steps + 1) * getattr(play.optimizer, "validation_batch", 0)
-    buffers = [play.memory, getattr(play.optimizer, "validation", None)]
+    steps_of = getattr(play.optimizer, "inner", play.optimizer)  # the optimizer that takes them
+    candidates = rounds * (play.steps + 1) * getattr(steps_of, "validation_batch", 0)
+    buffers = [play.memory, getattr(steps_of, "validation", None)]
     room = sum(_limit(each, users) for each in buffers if each is not None) * width
     return rounds * play.steps, candidates + looked_at, room
 

@@ -32,7 +32,9 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
             raise FirehoseError(f"{run} is a training; only games can be compared.")
         game = card.settings["play"]
         learner, optimizer = game["learner"]["kind"], game["optimizer"]["kind"]
-        name = f"{name_of(learner)} × {name_of(optimizer)}"
+        inner = game["optimizer"].get("inner")
+        told = name_of(optimizer) + (f" of {name_of(inner['kind'])}" if inner else "")
+        name = f"{name_of(learner)} × {told}"
         played.append(Run(name, learner, optimizer, Outcome.read(Path(run))))
     if len({run.name for run in played}) < len(played):  # then the parts do not tell what differs
         played = [p._replace(name=Path(r).name) for p, r in zip(played, runs, strict=True)]

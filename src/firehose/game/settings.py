@@ -79,7 +79,7 @@ class Settings(Section):
         rates = rule.get("rate")
         if not isinstance(rates, Mapping):
             return values
-        names = _kinds(OPTIMIZERS.settings(play.get("optimizer", "congrad")))
+        names = kinds_of(OPTIMIZERS.settings(play.get("optimizer", "congrad")))
         if benchmark := _table(values.get("pictures")).get("benchmark"):
             refuse_unknown("benchmark", benchmark, list(BENCHMARKS))
             names += [benchmark]
@@ -92,10 +92,10 @@ class Settings(Section):
         return {**values, "play": {**play, "rule": {**rule, "rate": found[0]}}}
 
 
-def _kinds(settings: Any) -> list[str]:
+def kinds_of(settings: Any) -> list[str]:
     """The kind of an optimizer, and of those inside it."""
     inner = getattr(settings, "inner", None)
-    return [settings.kind, *(_kinds(inner) if inner is not None else [])]
+    return [settings.kind, *(kinds_of(inner) if inner is not None else [])]
 
 
 def _table(values: Any) -> Mapping[str, Any]:

@@ -51,8 +51,8 @@ class OnlineEWC(Learner):
         if gradient is None:
             return None
         weights = list(step.model.parameters())
-        zero = (torch.zeros_like(weight) for weight in weights)
-        found = [next(zero) if slope is None else slope for slope in gradient.shared]
+        pairs = zip(gradient.shared, weights, strict=True)
+        found = [torch.zeros_like(w) if slope is None else slope for slope, w in pairs]
         self.squares = list(torch._foreach_mul(found, found))
         pull = torch._foreach_sub(weights, self.anchor)
         torch._foreach_mul_(pull, self.fisher)
