@@ -20,7 +20,7 @@ def test_learning_goes_on_as_without_averages(inner: dict[str, object]) -> None:
     found = []
     for settings in (inner, {"kind": "averaged", "inner": inner}):
         model = tiny("adapters")
-        chosen = optimizer(rule=adam(model, 0.01), **settings)  # type: ignore[arg-type]
+        chosen = optimizer(rule=adam(model, 0.01), **settings)
         parts = (learner("mixed-replay", 4), chosen, buffer(posts=9), np.random.default_rng(1))
         found.append(Parts(model, *parts))
     rounds = [game.play(stream()) for game in found]

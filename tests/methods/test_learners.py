@@ -164,7 +164,7 @@ def test_more_is_learned_from_what_costs_more(taken: list[Batch]) -> None:
     assert [len(batch) for batch in taken] == [3, 3]
     losses = [model.loss(batch)[0].item() for batch in taken]
     assert chosen.costs == pytest.approx([(1 + loss) / 2 for loss in losses], rel=1e-5)
-    expected = sum(0.5 * dense(model, batch) for batch in taken[:2])
+    expected = 0.5 * (dense(model, taken[0]) + dense(model, taken[1]))
     assert torch.allclose(spread(model, found), expected, atol=1e-6)
     chosen.restore({"costs": np.array([1.0, 5.0])})
     taken.clear()

@@ -34,7 +34,7 @@ def test_a_soft_loss_and_its_gradient(
     named = logs.gather(1, pieces)
     left = (1 - named.exp().sum(1)).log()
     expected = -(weights * ((shares * named).sum(1) + (1 - shares.sum(1)) * left)).sum()
-    found = softmax.soft_loss(*leaves, pieces, shares, weights)
+    found = softmax.soft_loss(leaves[0], leaves[1], leaves[2], pieces, shares, weights)
     assert torch.allclose(found, expected)
     slopes = (torch.autograd.grad(loss, leaves) for loss in (found, expected))
     assert all(torch.allclose(one, other) for one, other in zip(*slopes, strict=True))
@@ -44,8 +44,10 @@ def test_a_loss_toward_one_certain_piece_is_that_of_the_piece() -> None:
     torch.manual_seed(0)
     parts = [torch.randn(*size).requires_grad_() for size in ((8, 4), (11, 4), (11,))]
     pieces, weights = torch.arange(8), torch.rand(8)
-    hard = softmax.weighted_loss(*parts, pieces, weights)
-    soft = softmax.soft_loss(*parts, pieces[:, None], torch.ones(8, 1), weights)
+    hidden, embedding, bias = parts
+    hard = softmax.weighted_loss(hidden, embedding, bias, pieces, weights)
+    certain = (pieces[:, None], torch.ones(8, 1))
+    soft = softmax.soft_loss(hidden, embedding, bias, *certain, weights)
     assert torch.allclose(hard, soft)
     for one, other in zip(*(torch.autograd.grad(x, parts) for x in (hard, soft)), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
@@ -69,7 +71,7 @@ def test_outputs_are_the_most_probable_pieces_of_each_token(max_tokens: int) -> 
     assert np.allclose(log_probs[places], best.values.detach(), atol=0.01)
     rest = np.setdiff1d(np.arange(len(POSTS.tokens)), places)
     assert not pieces[rest].any() and not log_probs[rest].any()
-    assert (pieces.dtype, log_probs.dtype) == (POSTS.tokens.dtype, np.float16)
+    assert pieces.dtype == POSTS.tokens.dtype and log_probs.dtype == np.float16
     nobody = model.with_outputs(POSTS.select(np.zeros(0, np.int64)), 3)
     assert nobody.per_token[PIECES].shape == (0, 3)
     assert model.with_outputs(POSTS, 99).per_token[PIECES].shape[1] == 23  # there are no more

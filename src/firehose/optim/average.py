@@ -112,7 +112,7 @@ class Average:
         self.model = model
         self.horizon = horizon
         self.name = f"average {horizon:g}"
-        self.parameters = list(model.parameters())
+        self.parameters: list[Tensor] = list(model.parameters())
         self.names = [name for name, _ in model.named_parameters()]
         self.shared = [weight.detach().clone() for weight in self.parameters]
         self.rows = RowAverage(model.users) if rows and model.users is not None else None

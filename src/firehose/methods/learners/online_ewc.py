@@ -39,8 +39,8 @@ class OnlineEWC(Learner):
         self.data = (MixedReplay if settings.replay else OnlineOnly)(settings, setup)
         named = [(name, weight.detach()) for name, weight in setup.model.named_parameters()]
         self.names = [name for name, _ in named]
-        self.fisher = [torch.zeros_like(weight) for _, weight in named]
-        self.anchor = [weight.clone() for _, weight in named]
+        self.fisher: list[Tensor] = [torch.zeros_like(weight) for _, weight in named]
+        self.anchor: list[Tensor] = [weight.clone() for _, weight in named]
         self.squares: list[Tensor] = []  # of the latest gradient in this round
 
     @torch.no_grad()
@@ -50,7 +50,7 @@ class OnlineEWC(Learner):
             gradient = self.data.gradient(step)
         if gradient is None:
             return None
-        weights = list(step.model.parameters())
+        weights: list[Tensor] = list(step.model.parameters())
         pairs = zip(gradient.shared, weights, strict=True)
         found = [torch.zeros_like(w) if slope is None else slope for slope, w in pairs]
         self.squares = list(torch._foreach_mul(found, found))
