@@ -16,31 +16,32 @@ from firehose.game.settings import Playing, Settings
 from firehose.methods.buffers import BUFFERS
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
-from firehose.methods.predictor import ModelPredictor, Predictor
+from firehose.methods.predictor import PREDICTORS, Predictor
 from firehose.methods.step import Setup
 from firehose.models.model import Model
 from firehose.models.perceptron import Perceptron
 from firehose.models.store import from_pretrained
 from firehose.optim.rule import RULES
 
-PARTS = (
-    "model",
-    "rule",
-    "learner",
-    "optimizer",
-    "memory",
-    "predictor",
-)  # of a game, with a state each
+PARTS = ("model", "rule", "learner", "optimizer", "memory", "predictor")  # with a state each
+AT_ONCE = 2048  # posts from before the stream that are remembered at once
 AnyCorpus = Corpus | PictureCorpus
 
 
 class Game:
     """All parts of a game, and the state they are in together.
 
-    ``task_sizes`` are the posts of each task, where tasks come one after another.
+    ``task_sizes`` are the posts of each task, where tasks come one after another; ``past`` are
+    batches of posts that come before the stream, which the predictor may know.
     """
 
-    def __init__(self, model: Model, playing: Playing, task_sizes: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        playing: Playing,
+        task_sizes: tuple[int, ...] = (),
+        past: Iterable[Batch] = (),
+    ) -> None:
         setup = Setup(model, playing.step_size, playing.steps, model.max_tokens, task_sizes)
         self.model = model
         self.rule = RULES.make(playing.rule, model)
@@ -48,7 +49,10 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
-        self.predictor: Predictor = ModelPredictor(model, self.optimizer.weights)
+        self.predictor: Predictor = PREDICTORS.make(
+            playing.predictor, setup, self.optimizer.weights
+        )
+        self.past = past
         # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
         self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
         self.played = 0  # rounds
@@ -56,6 +60,8 @@ class Game:
 
     def rounds(self, stream: Iterable[Batch]) -> Iterator[Round]:
         """Play the batches of any stream, one after another."""
+        if not self.played:
+            self.predictor.prime(self.past)
         parts = (self.learner, self.optimizer, self.memory, self.generator)
         for played in rounds.play(stream, self.predictor, self.model, *parts):
             self.played += 1
@@ -121,5 +127,14 @@ def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
-    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
-    return Game(make_model(corpus, settings, start), settings.play, sizes)
+    model = make_model(corpus, settings, start)
+    if isinstance(corpus, PictureCorpus):
+        return Game(model, settings.play, corpus.task_sizes)
+    return Game(model, settings.play, past=_past(corpus))
+
+
+def _past(corpus: Corpus) -> Iterator[Batch]:
+    """The posts of a corpus that come before its stream, a block at a time."""
+    posts = corpus.splits.get("pretrain", ())
+    for start in range(0, len(posts), AT_ONCE):
+        yield corpus.splits["pretrain"].between(start, min(start + AT_ONCE, len(posts)))

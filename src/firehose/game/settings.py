@@ -12,6 +12,7 @@ from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.methods.buffers import BUFFERS, BufferChoice
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
+from firehose.methods.predictor import PREDICTORS
 from firehose.models.device import Compute
 from firehose.models.perceptron import PerceptronPlan
 from firehose.models.personal import ModelPlan
@@ -20,6 +21,7 @@ from firehose.plugins import Choice
 
 LearnerChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(LEARNERS.settings)]
 OptimizerChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(OPTIMIZERS.settings)]
+PredictorChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(PREDICTORS.settings)]
 RuleChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(RULES.settings)]
 
 
@@ -38,14 +40,15 @@ class Training(Section):
 class Playing(Section):
     """How the game is played; the defaults are the paper's.
 
-    Learner, optimizer, update rule and memory are plug-ins: a kind, ``learner = "a-gem"``, or a
-    table with the settings of that kind.
+    Learner, optimizer, update rule, memory and predictor are plug-ins: a kind,
+    ``learner = "a-gem"``, or a table with the settings of that kind.
     """
 
     learner: LearnerChoice = Field(default_factory=lambda: LEARNERS.settings("mixed-replay"))
     optimizer: OptimizerChoice = Field(default_factory=lambda: OPTIMIZERS.settings("congrad"))
     rule: RuleChoice = Field(default_factory=lambda: RULES.settings("adam"))
     memory: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 5}))
+    predictor: PredictorChoice = Field(default_factory=lambda: PREDICTORS.settings("model"))
     steps: int = Field(default=5, ge=1)  # the most gradient steps of a round: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
     hours: float | None = Field(default=None, gt=0)  # if given, those of a round instead of posts

@@ -1,6 +1,6 @@
 """Predictors: what pays for posts and what people see; the model is what gradients move."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
-from firehose.models.model import Model, Paid
+from firehose.methods.step import Setup
+from firehose.models.model import Paid
+from firehose.plugins import Choice, Plugin, Registry
 
 
 class WeightSet(Protocol):
@@ -36,57 +38,61 @@ class RawWeights:
         return nullcontext()
 
 
-class Predictor(Protocol):
+class Predictor(Plugin):
     """Predicts posts and pays for them; it may learn from what it has paid for.
 
-    Like a plug-in, it keeps what it needs between rounds in its ``state``.
+    ``weights`` are the sets of weights that its model can have; the first are those that are saved,
+    and that people see.
     """
+
+    def __init__(self, settings: Choice, setup: Setup, weights: Sequence[WeightSet]) -> None:
+        self.settings = settings
+        self.model: Any = setup.model
+        self.weights = weights
+
+    def prime(self, past: Iterable[Batch]) -> None:
+        """Called before the first round, with the posts that come before the stream."""
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
+        raise NotImplementedError
 
     def learn(self, batch: Batch) -> None:
         """Called in every round after it was paid for, when the steps were taken."""
 
     def forget(self, user: int) -> int:
-        """Erase what is kept of a user; returns how many things there were."""
+        """Erase what is kept of a user; returns how many things there were.
+
+        The user's vector, and all that is kept for its row, is forgotten by the game.
+        """
+        return 0
 
     def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
         """Let the model have the weights inside that are saved, and that people see."""
-
-    def state(self) -> dict[str, Any]:
-        """What it keeps between rounds."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state`` was taken from."""
+        return self.weights[0].in_use(users)
 
 
-class ModelPredictor:
+class ModelPredictor(Predictor):
     """Predicts with the model alone, under the first of the sets of weights there are."""
 
-    def __init__(self, model: Model, weights: Sequence[WeightSet] = (RawWeights(),)) -> None:
-        self.model = model
-        self.weights = weights
+    class Settings(Choice):
+        """Nothing to set."""
+
+        kind: str = "model"
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
         with self.weights[0].in_use(batch.user):
-            return self.model.pay(batch)
+            paid: Paid = self.model.pay(batch)
+        return paid
 
-    def learn(self, batch: Batch) -> None:
-        """Nothing: the model has learned by its steps."""
 
-    def forget(self, user: int) -> int:
-        """Nothing: the game forgets the user's vector, and all that is kept for its row."""
-        return 0
-
-    def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
-        """Let the model have the weights inside that pay."""
-        return self.weights[0].in_use(users)
-
-    def state(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing was kept."""
+PREDICTORS = Registry(
+    "predictor",
+    Predictor,
+    {
+        "model": "firehose.methods.predictor:ModelPredictor",
+        "mixture": "firehose.methods.experts.mixture:Mixture",
+    },
+    default="model",
+)

@@ -21,6 +21,14 @@ class Paid(NamedTuple):
     words: NDArray[np.int32]  # [posts]
 
 
+class Outlook(NamedTuple):
+    """What a model says of each piece of a batch that it predicts, and how sure it was."""
+
+    log_prob: NDArray[np.float64]  # [places], of the piece that came
+    largest: NDArray[np.float64]  # [places], of the most probable piece
+    entropy: NDArray[np.float64]  # [places], nats
+
+
 class Model(Trainable, Protocol):
     """Shared weights and, where it makes a difference who writes, a table of users."""
 

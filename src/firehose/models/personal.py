@@ -17,8 +17,8 @@ from firehose.errors import FirehoseError
 from firehose.models.attention import Grid
 from firehose.models.device import Device
 from firehose.models.dropout import Dropout, Random
-from firehose.models.model import Paid, differentiate
-from firehose.models.softmax import most_probable, nats, soft_loss, weighted_loss
+from firehose.models.model import Outlook, Paid, differentiate
+from firehose.models.softmax import most_probable, nats, outlook, soft_loss, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
@@ -187,6 +187,17 @@ class Personal(nn.Module):
         costs, grid = self._score(batch)
         paid = costs.new_zeros(len(batch)).index_add_(0, grid.post, costs)
         return Paid(paid.cpu().numpy(), batch.words)
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces that it predicts."""
+        return self.shared.pieces
+
+    def outlook(self, batch: Batch) -> Outlook:
+        """What it says of each piece of a batch but the first of a post, and how sure it was."""
+        hidden, targets, _ = self._look(batch, None)
+        found = outlook(hidden, self.shared.embedding, self.shared.output_bias, targets)
+        return Outlook(*(each.double().cpu().numpy() for each in found))
 
     @torch.no_grad()
     def _look(self, batch: Batch, max_tokens: int | None) -> tuple[Tensor, Tensor, Grid]:

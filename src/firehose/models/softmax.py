@@ -138,3 +138,17 @@ def nats(hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor) -> Te
     for rows, logits in _logits(hidden, embedding, bias):
         costs[rows] = _costs(logits, targets[rows, None])[0][:, 0]
     return costs
+
+
+@torch.no_grad()
+def outlook(
+    hidden: Tensor, embedding: Tensor, bias: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """log p of each target, log p of the most probable piece, and the entropy, [tokens] each."""
+    found = hidden.new_empty(3, len(hidden))
+    for rows, logits in _logits(hidden, embedding, bias):
+        normalizer = logits.logsumexp(1)
+        found[0, rows] = logits.gather(1, targets[rows, None])[:, 0] - normalizer
+        found[1, rows] = logits.amax(1) - normalizer
+        found[2, rows] = normalizer - (logits.softmax(1) * logits).sum(1)
+    return found[0], found[1], found[2]

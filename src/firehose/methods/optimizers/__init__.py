@@ -41,6 +41,7 @@ OPTIMIZERS = Registry(
     {
         "online-gd": "firehose.methods.optimizers.online_gd:OnlineGD",
         "congrad": "firehose.methods.optimizers.congrad:ConGraD",
+        "frozen": "firehose.methods.optimizers.frozen:Frozen",
         "averaged": "firehose.methods.optimizers.averaged:Averaged",
     },
     default="congrad",

@@ -1,0 +1,51 @@
+"""Experts: what the next piece may be, said by memories beside the model. One file a kind.
+
+An expert has one or several opinions, each a distribution over all pieces wherever it speaks. How
+much each opinion counts is decided by what the expert says of the place, and never by the piece
+that comes there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch
+from firehose.methods.experts.contexts import Contexts
+from firehose.methods.step import Setup
+from firehose.plugins import Choice, Plugin, Registry
+
+
+class Evidence(NamedTuple):
+    """What experts say at some places."""
+
+    probability: NDArray[np.float32]  # [opinions, places, pieces], of the pieces asked for
+    speaks: NDArray[np.bool_]  # [opinions, places]; where not, the probability is 0
+    features: NDArray[np.float32]  # [features, places], by which opinions are weighed; about 1
+
+
+class Expert(Plugin):
+    """Says what the next piece may be, and remembers posts once they were paid for."""
+
+    opinions: tuple[str, ...] = ()  # what each is called
+    reach: int = 1  # how many pieces before a place it looks at
+
+    def __init__(self, settings: Choice, setup: Setup) -> None:
+        self.settings = settings
+
+    def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
+        """Opinions on some pieces at each place, ``pieces`` [places, pieces]; changes nothing."""
+        raise NotImplementedError
+
+    def learn(self, batch: Batch) -> None:
+        """Remember posts that were paid for."""
+        raise NotImplementedError
+
+    def forget(self, user: int) -> int:
+        """Erase all that is kept of a user; returns how many posts there were."""
+        raise NotImplementedError
+
+
+EXPERTS = Registry(
+    "expert", Expert, {"memory": "firehose.methods.experts.memory:Memory"}, default="memory"
+)

@@ -1,0 +1,75 @@
+"""The places of posts at which a piece is predicted, and checksums of the pieces before them."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch
+
+NOTHING = -1  # stands before <SOT>
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(32)
+
+Keys = NDArray[np.uint64]
+
+
+class Contexts(NamedTuple):
+    """What was read at each place: the pieces before it, the nearest first."""
+
+    before: NDArray[np.int32]  # [reach, places]; NOTHING before <SOT>
+    depth: NDArray[np.int64]  # [places], how many pieces there are before, <SOT> included
+    user: NDArray[np.int64]  # [places]
+
+    @classmethod
+    def of(cls, batch: Batch, reach: int) -> Self:
+        """Those of every piece of a batch but the first of each post, which nothing predicts."""
+        lengths = batch.lengths
+        depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], lengths)
+        places = np.flatnonzero(depth)
+        before = np.full((reach, len(places)), NOTHING, np.int32)
+        depth, tokens = depth[places], batch.tokens
+        for distance in range(reach):
+            read = depth > distance
+            before[distance, read] = tokens[places[read] - 1 - distance]
+        user = np.repeat(batch.user.astype(np.int64), np.maximum(lengths - 1, 0))
+        return cls(before, depth, user)
+
+    @classmethod
+    def of_rows(cls, tokens: NDArray[np.integer], user: int, reach: int) -> Self:
+        """The places after several texts of one user, ``[texts, tokens]``, all of one length."""
+        rows, length = tokens.shape
+        before = np.full((reach, rows), NOTHING, np.int32)
+        near = tokens[:, ::-1][:, :reach].T
+        before[: len(near)] = near
+        return cls(before, np.full(rows, length), np.full(rows, user, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.depth)
+
+    def keys(self, order: int, by_user: bool = False) -> Keys:
+        """A checksum of the nearest ``order`` pieces, or of all where there are fewer.
+
+        With ``by_user`` the user is part of it.
+        """
+        keys = np.full(len(self), order + 1, np.uint64)
+        if by_user:
+            keys = mix(keys, self.user)
+        for distance in range(order):
+            keys = mix(keys, self.before[distance])
+        return keys
+
+
+def targets(batch: Batch) -> NDArray[np.int64]:
+    """The piece that comes at each place of a batch."""
+    later = np.ones(len(batch.tokens), bool)
+    later[batch.offsets[:-1]] = False
+    return batch.tokens[later].astype(np.int64)
+
+
+def mix(keys: Keys, values: NDArray[np.integer]) -> Keys:
+    """Checksums of what ``keys`` stand for, with one more value each; they wrap at 64 bits."""
+    mixed = (keys ^ values.astype(np.int64).view(np.uint64)) * _GOLDEN
+    mixed ^= mixed >> _SHIFT
+    mixed *= _GOLDEN
+    return mixed ^ (mixed >> _SHIFT)

@@ -1,0 +1,220 @@
+"""A memory of posts that predicts: what followed the same context before.
+
+Everybody's posts are counted by contexts of one to three pieces, and found by longer ones, the
+newest first; a user's own posts are found by contexts from one piece on. It is exact about what it
+keeps, and keeps no more than it may.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from firehose.batch import Batch
+from firehose.methods.experts import Evidence, Expert
+from firehose.methods.experts.chain import Chain
+from firehose.methods.experts.contexts import Contexts, targets
+from firehose.methods.experts.counts import Counts
+from firehose.methods.experts.matches import find, opinions
+from firehose.methods.experts.posts import Posts
+from firehose.methods.step import Setup
+from firehose.plugins import Choice
+
+REACH = 16  # the longest match
+COUNTED = 3  # everybody's contexts up to this order are counted
+LONGER = (4, 5, 6, 8, 12, 16)  # everybody's matches of at least so many pieces have an opinion
+OWN = (1, 2, 3, 4, 6)  # and the user's own
+AT_ONCE = 2048  # posts that are entered at once
+
+
+class MemorySettings(Choice):
+    """What is remembered, and how much of it."""
+
+    kind: str = "memory"
+    everybody: bool = True  # whether it speaks of what anybody wrote
+    own: bool = True  # whether it speaks of what the user wrote
+    min_users: int = Field(default=1, ge=1, le=16)  # everybody's words need so many writers
+    per_user: int | None = Field(default=None, ge=0)  # a user's newest posts; None: all
+    tokens: int | None = Field(default=None, ge=1)  # the newest of all; None: no limit
+    matches: int = Field(default=32, ge=1, le=4096)  # of everybody that are looked at
+    own_matches: int = Field(default=64, ge=1, le=4096)  # of the user
+
+
+class Memory(Expert):
+    """Remembers posts, and says what followed a context in them."""
+
+    Settings = MemorySettings
+    settings: MemorySettings
+    reach = REACH
+
+    def __init__(self, settings: MemorySettings, setup: Setup) -> None:
+        super().__init__(settings, setup)
+        self.posts = Posts(settings.per_user, settings.tokens)
+        orders = range(1, COUNTED + 1) if settings.everybody else ()
+        self.counts = [Counts(order, settings.min_users) for order in orders]
+        longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=2)]
+        own = [Chain(OWN[0], by_user=True, tokens_per_bucket=4)]
+        self.longer, self.own = longer * settings.everybody, own * settings.own
+        names = [f"{how} {order}" for order in orders for how in ("all", "all, again")]
+        if settings.everybody:
+            names += [f"{how} {n}" for n in LONGER for how in ("all", "all, newest")]
+        if settings.own:
+            ways = ("own", "own, again", "own, newest")
+            names += [f"{how} {n}" for n in OWN for how in ways]
+        self.opinions = tuple(names)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        parts = (self.posts, *self.counts, *self.longer, *self.own)
+        return sum(part.nbytes for part in parts)
+
+    def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
+        """What followed the same contexts before."""
+        told = _Told(pieces)
+        for counts in self.counts:
+            seen = counts.look(contexts, pieces)
+            told.counts(*seen, again=True)
+        for chain, lengths, most, min_users in (
+            *(
+                (chain, LONGER, self.settings.matches, self.settings.min_users)
+                for chain in self.longer
+            ),
+            *((chain, OWN, self.settings.own_matches, 1) for chain in self.own),
+        ):
+            matches = find(chain, self.posts, contexts, most)
+            for each in opinions(matches, contexts.depth, pieces, lengths, min_users):
+                told.counts(each.count, each.total, each.different, again=chain.by_user)
+                told.newest(each.newest, each.age)
+            told.feature(matches.length.max(0) / REACH)
+        return told.evidence()
+
+    def learn(self, batch: Batch) -> None:
+        """Remember posts, and forget those that have to make room."""
+        for start in range(0, len(batch), AT_ONCE):
+            part = batch.select(np.arange(start, min(start + AT_ONCE, len(batch))))
+            self._enter(part)
+            self._leave(self.posts.surplus(part))
+        if self.posts.removed > self.posts.size // 2:
+            self.posts.compact()
+            self._link()
+
+    def _enter(self, batch: Batch) -> None:
+        starts = self.posts.add(batch)
+        contexts, pieces = Contexts.of(batch, self._orders()), targets(batch)
+        for counts in self.counts:
+            counts.add(contexts, pieces)
+        if any(chain.is_crowded(self.posts.size) for chain in (*self.longer, *self.own)):
+            self._link()
+            return
+        later = np.ones(len(batch.tokens), bool)
+        later[batch.offsets[:-1]] = False
+        places = np.flatnonzero(later) + int(starts[0]) if len(starts) else np.zeros(0, np.int64)
+        for chain in (*self.longer, *self.own):
+            chain.add(contexts, places)
+
+    def _leave(self, posts: NDArray[np.int64]) -> None:
+        if len(posts):
+            gone = self.posts.batch(posts)
+            for counts in self.counts:
+                counts.remove(Contexts.of(gone, self._orders()), targets(gone))
+            self.posts.remove(posts)
+
+    def _link(self) -> None:
+        """Make all chains anew, with room for half as much again."""
+        for chain in (*self.longer, *self.own):
+            chain.clear(self.posts.size * 3 // 2)
+        kept = np.flatnonzero(self.posts.kept[: self.posts.count])
+        for start in range(0, len(kept), AT_ONCE):
+            chosen = kept[start : start + AT_ONCE]
+            batch = self.posts.batch(chosen)
+            depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], batch.lengths)
+            places = (np.repeat(self.posts.start[chosen], batch.lengths) + depth)[depth > 0]
+            for chain in (*self.longer, *self.own):
+                chain.add(Contexts.of(batch, self._orders()), places)
+
+    def _orders(self) -> int:
+        """How many pieces before a place decide where it is found."""
+        return max(LONGER[0], COUNTED, OWN[0])
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts and counts; returns how many posts there were."""
+        posts = self.posts.of_user(user)
+        self._leave(posts)
+        self.posts.forget(user)
+        for counts in self.counts:
+            counts.drop_zeros()
+        self.posts.compact()
+        self._link()
+        return len(posts)
+
+    def state(self) -> dict[str, Any]:
+        """Posts, counts and chains."""
+        counts = {str(each.order): each.state() for each in self.counts}
+        chains = {"longer": self.longer, "own": self.own}
+        linked = {name: chain.state() for name, found in chains.items() for chain in found}
+        return {"posts": self.posts.state(), "counts": counts, "chains": linked}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+        self.posts.restore(state["posts"])
+        for counts in self.counts:
+            counts.restore(state["counts"][str(counts.order)])
+        for name, found in (("longer", self.longer), ("own", self.own)):
+            for chain in found:
+                chain.restore(state["chains"][name])
+
+
+class _Told:
+    """Collects opinions and features."""
+
+    def __init__(self, pieces: NDArray[np.int64]) -> None:
+        self.pieces = pieces
+        self.probability: list[NDArray[Any]] = []
+        self.speaks: list[NDArray[np.bool_]] = []
+        self.features: list[NDArray[Any]] = []
+
+    def counts(
+        self,
+        count: NDArray[np.int64],
+        total: NDArray[np.int64],
+        different: NDArray[np.int64],
+        again: bool,
+    ) -> None:
+        """Relative frequencies; with ``again`` also those of all occurrences but the first.
+
+        A mixture of the two is what absolute discounting makes of counts.
+        """
+        self.probability.append(count / np.maximum(total, 1)[:, None])
+        self.speaks.append(total > 0)
+        rest = total - different
+        if again:
+            self.probability.append(np.maximum(count - 1, 0) / np.maximum(rest, 1)[:, None])
+            self.speaks.append(rest > 0)
+        self.feature(np.log1p(total) / 4)
+        self.feature(np.log1p(different) / 3)
+        self.feature(different / np.maximum(total, 1))
+
+    def newest(self, piece: NDArray[np.int64], age: NDArray[np.int64]) -> None:
+        """What followed last time."""
+        self.probability.append(piece[:, None] == self.pieces)
+        self.speaks.append(piece >= 0)
+        self.feature(np.log1p(age) / 8)
+
+    def feature(self, values: NDArray[Any]) -> None:
+        """Something that is known of each place."""
+        self.features.append(values)
+
+    def evidence(self) -> Evidence:
+        """All of it."""
+        if not self.features:
+            shape = self.pieces.shape
+            nothing = np.zeros((0, *shape), np.float32)
+            return Evidence(nothing, np.zeros((0, shape[0]), bool), nothing[:, :, 0])
+        return Evidence(
+            np.stack(self.probability).astype(np.float32),
+            np.stack(self.speaks),
+            np.stack(self.features).astype(np.float32),
+        )

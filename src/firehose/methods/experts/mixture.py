@@ -1,0 +1,136 @@
+"""Experts mixed online: the model, averages of it and memories, weighed place by place."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from firehose.batch import Batch
+from firehose.methods.experts import EXPERTS, Evidence, Expert
+from firehose.methods.experts.contexts import Contexts, targets
+from firehose.methods.experts.gate import Gate
+from firehose.methods.predictor import Predictor, WeightSet
+from firehose.methods.step import Setup
+from firehose.models.model import Outlook, Paid
+from firehose.plugins import Choice
+
+ExpertChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(EXPERTS.settings)]
+
+
+class MixtureSettings(Choice):
+    """Which experts there are beside the model, and how their weights are learned."""
+
+    kind: str = "mixture"
+    experts: tuple[ExpertChoice, ...] = Field(default=("memory",), validate_default=True)  # type: ignore[arg-type]
+    weight_sets: int = Field(default=1, ge=0, le=16)  # of the model: the first that pay; 0: none
+    prime: bool = True  # whether the experts know the posts that come before the stream
+    hidden: int = Field(default=64, ge=1, le=4096)  # units of the network that weighs
+    rate: float = Field(default=3e-3, gt=0, allow_inf_nan=False)  # of its steps
+    steps: int = Field(default=2, ge=0, le=100)  # it takes on each round
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+class Mixture(Predictor):
+    """Predicts with a mixture of experts, each a distribution over all pieces.
+
+    What a post costs is decided before anything is learned from it: the weights, and what the
+    experts remember, change in ``learn``.
+    """
+
+    Settings = MixtureSettings
+    settings: MixtureSettings
+
+    def __init__(
+        self, settings: MixtureSettings, setup: Setup, weights: Sequence[WeightSet]
+    ) -> None:
+        super().__init__(settings, setup, weights)
+        self.mixed = list(weights[: settings.weight_sets])
+        self.experts: list[Expert] = [EXPERTS.make(each, setup) for each in settings.experts]
+        self.reach = max((expert.reach for expert in self.experts), default=1)
+        nobody = np.zeros(0, np.int64)
+        nothing = Contexts(np.zeros((self.reach, 0), np.int32), nobody, nobody)
+        outlooks = [Outlook(*np.zeros((3, 0))) for _ in self.mixed]
+        empty = self.gather(nothing, np.zeros((0, 1), np.int64), outlooks, np.zeros((0, 0, 1)))
+        sizes = len(empty.features), len(empty.speaks)
+        self.gate = Gate(*sizes, settings.hidden, settings.rate, settings.seed)
+        self._paid: tuple[Batch, Evidence] | None = None  # the last batch, until it is learned from
+
+    @property
+    def opinions(self) -> tuple[str, ...]:
+        """What the opinions are called, in order."""
+        own = [name for expert in self.experts for name in expert.opinions]
+        return (*own, *(each.name for each in self.mixed), "uniform")
+
+    def prime(self, past: Iterable[Batch]) -> None:
+        """Remember posts that come before the stream."""
+        for batch in past if self.settings.prime else ():
+            for expert in self.experts:
+                expert.learn(batch)
+
+    def pay(self, batch: Batch) -> Paid:
+        """What each post costs, without changing anything."""
+        evidence = self._look(batch)
+        self._paid = batch, evidence
+        nats = -np.log(self.gate.mix(evidence)[:, 0])
+        post = np.repeat(np.arange(len(batch)), batch.lengths - 1)
+        return Paid(np.bincount(post, nats, len(batch)), batch.words)
+
+    def learn(self, batch: Batch) -> None:
+        """Learn the weights from what was paid, and remember the posts."""
+        evidence = self._paid[1] if self._paid and self._paid[0] is batch else self._look(batch)
+        self._paid = None
+        self.gate.learn(evidence, self.settings.steps)
+        for expert in self.experts:
+            expert.learn(batch)
+
+    def forget(self, user: int) -> int:
+        """Erase a user's posts and counts; returns how many posts there were."""
+        self._paid = None
+        return sum(expert.forget(user) for expert in self.experts)
+
+    def _look(self, batch: Batch) -> Evidence:
+        """What all experts say of the pieces that came."""
+        outlooks = []
+        for weights in self.mixed:
+            with weights.in_use(batch.user):
+                outlooks.append(self.model.outlook(batch))
+        came = targets(batch)[:, None]
+        of_model = np.array([np.exp(outlook.log_prob) for outlook in outlooks])
+        of_model = of_model.reshape(len(outlooks), *came.shape)
+        return self.gather(Contexts.of(batch, self.reach), came, outlooks, of_model)
+
+    def gather(
+        self,
+        contexts: Contexts,
+        pieces: NDArray[np.int64],
+        outlooks: Sequence[Outlook],
+        of_model: NDArray[Any],
+    ) -> Evidence:
+        """What the experts say of some pieces, ``[places, pieces]``, and the model beside them.
+
+        ``of_model`` are the probabilities under each set of weights, ``[sets, places, pieces]``.
+        """
+        parts = [expert.look(contexts, pieces) for expert in self.experts]
+        uniform = np.full((1, *pieces.shape), 1 / self.model.pieces)
+        always = np.ones((len(outlooks) + 1, len(contexts)), bool)
+        known = [each / 3 for outlook in outlooks for each in (outlook.largest, outlook.entropy)]
+        features = [*known, np.log1p(contexts.depth) / 3]
+        return Evidence(
+            np.concatenate([*(p.probability for p in parts), of_model, uniform], dtype=np.float32),
+            np.concatenate([*(part.speaks for part in parts), always]),
+            np.concatenate([*(part.features for part in parts), features], dtype=np.float32),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The weighing network, and what the experts keep."""
+        experts = {str(number): expert.state() for number, expert in enumerate(self.experts)}
+        return {"gate": self.gate.state(), "experts": experts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+        self._paid = None
+        self.gate.restore(state["gate"])
+        for number, expert in enumerate(self.experts):
+            expert.restore(state["experts"][str(number)])

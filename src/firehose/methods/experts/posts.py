@@ -1,0 +1,180 @@
+"""The posts that a memory keeps, side by side in one array, and when one of them has to leave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.batch import Batch, gather
+from firehose.methods.buffers.storage import rank
+from firehose.optim.rows import UserIndex
+
+GROWTH = 1.2  # how much more room there is when an array is full
+BLOCK = 4096  # posts that are looked through at a time
+PER_POST = ("start", "length", "user", "kept")
+Indices = NDArray[np.int64]
+
+
+class Posts:
+    """Posts in the order in which they came; a place is an index into all their tokens.
+
+    What was removed leaves zeros behind until ``compact`` closes the gaps. With ``per_user`` no
+    user has more posts than that, and with ``tokens`` there are no more in all.
+    """
+
+    def __init__(self, per_user: int | None = None, tokens: int | None = None) -> None:
+        self.per_user, self.most = per_user, tokens
+        self.tokens = np.zeros(0, np.uint16)  # a piece plus 1, so that 0 is none
+        self.owner = np.zeros(0, np.uint16)  # of each token: the user plus 2, so that 0 is none
+        self.size = 0  # tokens in use
+        self.start = np.zeros(0, np.int64)  # of each post
+        self.length = np.zeros(0, np.int32)  # of each post, in tokens
+        self.user = np.zeros(0, np.int32)  # of each post
+        self.kept = np.zeros(0, bool)  # whether a post is still there
+        self.count = 0  # posts, with those that were removed
+        self.removed = 0  # tokens
+        self.first = 0  # no post before this one is still there
+        self.writers = UserIndex()
+        self.newest = np.full((0, per_user or 0), -1, np.int32)  # a ring of posts for each user
+        self.written = np.zeros(0, np.int64)  # posts of each user so far
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        arrays = (self.tokens, self.owner, self.newest, *(getattr(self, name) for name in PER_POST))
+        return sum(array.nbytes for array in arrays)
+
+    def __len__(self) -> int:
+        return int(self.kept[: self.count].sum())
+
+    def add(self, batch: Batch) -> NDArray[np.int64]:
+        """Put posts at the end; returns the place of the first token of each."""
+        size, count = len(batch.tokens), len(batch)
+        self.tokens = _room(self.tokens, self.size + size, int(batch.tokens.max(initial=0)) + 1)
+        self.owner = _room(self.owner, self.size + size, int(batch.user.max(initial=0)) + 2)
+        for name in PER_POST:
+            setattr(self, name, _room(getattr(self, name), self.count + count))
+        here = slice(self.size, self.size + size)
+        self.tokens[here] = batch.tokens.astype(self.tokens.dtype) + 1
+        self.owner[here] = np.repeat(batch.user + 2, batch.lengths)
+        posts = slice(self.count, self.count + count)
+        self.start[posts] = batch.offsets[:-1] + self.size
+        self.length[posts], self.user[posts] = batch.lengths, batch.user
+        self.kept[posts] = True
+        self.size, self.count = self.size + size, self.count + count
+        return self.start[posts]
+
+    def surplus(self, batch: Batch) -> Indices:
+        """The posts that have to leave now that a batch was added last, by the limits."""
+        leaving = [np.zeros(0, np.int64)]
+        if self.per_user is not None:
+            leaving.append(self._surplus_of_users(batch))
+        if self.most is not None:
+            leaving.append(self._oldest(self.size - self.removed - self.most))
+        return np.unique(np.concatenate(leaving))
+
+    def _surplus_of_users(self, batch: Batch) -> Indices:
+        """The oldest posts of users who have more than they may; nobody's are not limited."""
+        assert self.per_user is not None
+        known = np.flatnonzero(batch.user >= 0)
+        user, posts = batch.user[known], known + self.count - len(batch)
+        if not self.per_user:
+            return posts
+        rows = self.writers.meet(user)
+        if len(self.writers) > len(self.newest):
+            more = len(self.writers) - len(self.newest)
+            blank = np.full((more, self.per_user), -1, np.int32)
+            self.newest = np.concatenate([self.newest, blank])
+            self.written = np.concatenate([self.written, np.zeros(more, np.int64)])
+        leaving = []
+        for turn in range(int(rank(rows).max(initial=-1)) + 1):
+            now = rank(rows) == turn
+            row, post = rows[now], posts[now]
+            slot = self.written[row] % self.per_user
+            leaving.append(self.newest[row, slot].astype(np.int64))
+            self.newest[row, slot] = post
+            self.written[row] += 1
+        gone = np.concatenate(leaving) if leaving else np.zeros(0, np.int64)
+        gone = gone[gone >= 0]
+        return gone[self.kept[gone]]
+
+    def _oldest(self, tokens: int) -> Indices:
+        """The oldest posts that have so many tokens together, or all of a block of them."""
+        if tokens <= 0:
+            return np.zeros(0, np.int64)
+        block = slice(self.first, min(self.first + BLOCK, self.count))
+        kept = np.flatnonzero(self.kept[block]) + self.first
+        before = np.cumsum(self.length[kept]) - self.length[kept]
+        oldest = kept[before < tokens]
+        self.first = int(oldest[-1]) + 1 if len(oldest) else block.stop
+        return oldest
+
+    def of_user(self, user: int) -> Indices:
+        """The posts of a user."""
+        return np.flatnonzero(self.kept[: self.count] & (self.user[: self.count] == user))
+
+    def batch(self, posts: Indices) -> Batch:
+        """These posts."""
+        places, offsets = gather(self.start[posts], self.length[posts].astype(np.int64))
+        tokens = self.tokens[places] - 1
+        blank = np.zeros(len(posts), np.int64)
+        return Batch(tokens, offsets, self.user[posts], blank, blank.astype(np.int32))
+
+    def remove(self, posts: Indices) -> None:
+        """Erase the tokens of these posts, and whose they were."""
+        places, _ = gather(self.start[posts], self.length[posts].astype(np.int64))
+        self.tokens[places], self.owner[places] = 0, 0
+        self.kept[posts], self.user[posts] = False, -1
+        self.removed += len(places)
+
+    def forget(self, user: int) -> None:
+        """Erase the number of a user, whose posts were removed, and the count of posts."""
+        if self.per_user is None:
+            return
+        row = int(self.writers.rows(np.array([user]))[0])
+        if row >= 0:
+            last = len(self.writers) - 1
+            self.newest[row], self.written[row] = self.newest[last], self.written[last]
+            self.newest[last], self.written[last] = -1, 0
+            self.writers.remove(user)
+            self.newest, self.written = self.newest[:last], self.written[:last]
+
+    def compact(self) -> None:
+        """Close the gaps that removed posts have left; places change."""
+        posts = np.flatnonzero(self.kept[: self.count])
+        whole = self.batch(posts)
+        number = np.full(self.count + 1, -1, np.int32)  # the last is that of no post
+        number[posts] = np.arange(len(posts))
+        self.newest = number[self.newest]
+        self.tokens, self.owner = self.tokens[:0], self.owner[:0]
+        self.size = self.count = self.removed = self.first = 0
+        for name in PER_POST:
+            setattr(self, name, getattr(self, name)[:0])
+        self.add(whole)
+
+    def state(self) -> dict[str, Any]:
+        """All arrays."""
+        posts = {name: getattr(self, name)[: self.count] for name in PER_POST}
+        tokens = {name: getattr(self, name)[: self.size] for name in ("tokens", "owner")}
+        limits = {"newest": self.newest, "written": self.written, "first": self.first}
+        return posts | tokens | limits | {"writers": self.writers.numbers()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` was taken from."""
+        for name in (*PER_POST, "tokens", "owner", "newest", "written"):
+            setattr(self, name, state[name].copy())
+        self.writers.assign(state["writers"])
+        self.size, self.count, self.first = len(self.tokens), len(self.start), state["first"]
+        self.removed = int((self.tokens == 0).sum())
+
+
+def _room(array: NDArray[Any], needed: int, largest: int = 0) -> NDArray[Any]:
+    """The array with room for so many numbers, of a kind that holds the largest of them."""
+    kind = np.promote_types(array.dtype, np.min_scalar_type(largest)) if largest else array.dtype
+    if needed <= len(array) and kind == array.dtype:
+        return array
+    size = max(needed, int(len(array) * GROWTH)) if needed > len(array) else len(array)
+    room = np.zeros(size, kind)
+    room[: len(array)] = array
+    return room
