@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.methods.experts.contexts import Contexts
-from firehose.methods.experts.posts import GROWTH
+from firehose.methods.experts.posts import with_room
 
 NONE = -1
 _HALF = np.uint64(32)
@@ -18,65 +18,67 @@ class Chain:
     """For every context of ``order`` pieces, the places where it stood, the newest first.
 
     A context shorter than that reaches back to <SOT>, and counts as one of its own. With
-    ``by_user`` there is a chain for each user. Contexts whose checksums fall into one bucket share
-    a chain, so a place that is found has yet to be compared.
+    ``by_user`` there is a chain for each user, and none for nobody. Contexts whose checksums fall
+    into one bucket share a chain, so a place that is found has yet to be compared.
     """
 
-    def __init__(self, order: int, by_user: bool, tokens_per_bucket: int) -> None:
+    def __init__(self, order: int, by_user: bool, tokens_per_bucket: float) -> None:
         self.order, self.by_user = order, by_user
         self.tokens_per_bucket = tokens_per_bucket
         self.clear(0)
 
     def clear(self, tokens: int) -> None:
         """Forget all places; buckets for so many tokens."""
-        self.heads = np.full(max(tokens // self.tokens_per_bucket, 1024), NONE, np.int32)
-        self.earlier = np.full(0, NONE, np.int32)  # the place before each, in the same bucket
+        self.heads = np.full(max(int(tokens / self.tokens_per_bucket), 1024), NONE, np.int32)
+        self.earlier = np.zeros(0, np.int32)  # of each place: the one before in the same bucket
+        self.first = 0  # the place that has the first row of ``earlier``
+        self.end = 0  # after the last place
 
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
         return self.heads.nbytes + self.earlier.nbytes
 
-    def is_crowded(self, tokens: int) -> bool:
-        """Whether there are too few buckets for so many tokens."""
-        return tokens > len(self.heads) * self.tokens_per_bucket
+    def is_crowded(self) -> bool:
+        """Whether there are too few buckets for all the places."""
+        return self.end - self.first > len(self.heads) * self.tokens_per_bucket
 
     def add(self, contexts: Contexts, places: Places) -> None:
-        """Put places at the beginning of their chains; later ones come first."""
+        """Put places at the beginning of their chains; they come after all that are there."""
+        buckets = self._buckets(contexts)
         if self.by_user:
             known = contexts.user >= 0
-            places, buckets = places[known], self._buckets(contexts)[known]
-        else:
-            buckets = self._buckets(contexts)
+            places, buckets = places[known], buckets[known]
         if not len(places):
             return
-        if (needed := int(places[-1]) + 1) > len(self.earlier):
-            room = np.full(max(needed, int(len(self.earlier) * GROWTH)), NONE, np.int32)
-            room[: len(self.earlier)] = self.earlier
-            self.earlier = room
+        if not self.end:
+            self.first = int(places[0])
+        self.end = int(places[-1]) + 1
+        self.earlier = with_room(self.earlier, self.end - self.first)
         order = np.argsort(buckets, kind="stable")
         bucket, place = buckets[order], places[order].astype(np.int32)
-        first = np.append(True, bucket[1:] != bucket[:-1])
+        begins = np.append(True, bucket[1:] != bucket[:-1])
         before = np.append(np.int32(NONE), place[:-1])
-        before[first] = self.heads[bucket[first]]
-        self.earlier[place] = before
-        last = np.append(first[1:], True)
-        self.heads[bucket[last]] = place[last]
+        before[begins] = self.heads[bucket[begins]]
+        self.earlier[place - self.first] = before
+        ends = np.append(begins[1:], True)
+        self.heads[bucket[ends]] = place[ends]
 
-    def walk(self, contexts: Contexts, most: int) -> NDArray[np.int32]:
-        """Up to ``most`` places for each context, ``[most, contexts]``; NONE beyond the last."""
-        found = np.full((most, len(contexts)), NONE, np.int32)
+    def walk(self, contexts: Contexts, most: int) -> tuple[Places, Places]:
+        """Up to ``most`` places for each context, the newest first, and which context it is."""
         here = self.heads[self._buckets(contexts)]
         going = np.flatnonzero(here != NONE)
         here = here[going]
-        for step in range(most):
-            found[step, going] = here
-            here = self.earlier[here]
+        found, which = [here], [going]
+        for _ in range(most - 1):
+            here = self.earlier[here - self.first]
             left = here != NONE
             going, here = going[left], here[left]
             if not len(going):
                 break
-        return found
+            found.append(here)
+            which.append(going)
+        return np.concatenate(found).astype(np.int64), np.concatenate(which)
 
     def _buckets(self, contexts: Contexts) -> Places:
         keys = contexts.keys(self.order, self.by_user)
@@ -84,8 +86,11 @@ class Chain:
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
-        return {"heads": self.heads, "earlier": self.earlier}
+        earlier = self.earlier[: self.end - self.first]
+        return {"heads": self.heads, "earlier": earlier, "first": self.first}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
         self.heads, self.earlier = state["heads"].copy(), state["earlier"].copy()
+        self.first = state["first"]
+        self.end = self.first + len(self.earlier) if len(self.earlier) else 0

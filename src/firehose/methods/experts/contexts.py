@@ -27,11 +27,11 @@ class Contexts(NamedTuple):
         lengths = batch.lengths
         depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], lengths)
         places = np.flatnonzero(depth)
-        before = np.full((reach, len(places)), NOTHING, np.int32)
-        depth, tokens = depth[places], batch.tokens
-        for distance in range(reach):
-            read = depth > distance
-            before[distance, read] = tokens[places[read] - 1 - distance]
+        depth, tokens = depth[places], batch.tokens.astype(np.int32)
+        before = np.empty((reach, len(places)), np.int32)
+        for distance, row in enumerate(before):
+            read = tokens.take(places - 1 - distance, mode="clip")  # beyond <SOT> it is not used
+            row[:] = np.where(depth > distance, read, NOTHING)
         user = np.repeat(batch.user.astype(np.int64), np.maximum(lengths - 1, 0))
         return cls(before, depth, user)
 

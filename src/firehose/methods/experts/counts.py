@@ -1,5 +1,6 @@
 """How often each piece followed each short context, over all users."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -34,10 +35,14 @@ class Counts:
 
     def __init__(self, order: int, min_users: int = 1) -> None:
         self.order, self.min_users = order, min_users
-        kept = range(min_users - 1)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all counts."""
+        kept = range(self.min_users - 1)
         marks = {"users": np.uint8, **{f"mark {number}": np.uint8 for number in kept}}
-        self.pairs = Table({"count": np.uint16} | (marks if min_users > 1 else {}))
-        self.contexts = Table({"total": np.uint32, "different": np.uint16})
+        self.pairs = Table(marks if kept else {})  # the number of a row is its count
+        self.contexts = Table({"total": np.uint32})  # that of different continuations
 
     @property
     def nbytes(self) -> int:
@@ -49,25 +54,21 @@ class Counts:
         keys = contexts.keys(self.order)
         known = self.contexts.find(keys)
         known[contexts.depth < self.order] = NONE
-        total = self.contexts.get("total", known).astype(np.int64)
-        different = self.contexts.get("different", known).astype(np.int64)
+        total = self.contexts.get("total", known)
         count = np.zeros(pieces.shape, np.int64)
         asked = np.flatnonzero(total)
         slots = self.pairs.find(mix(keys[asked, None], pieces[asked]).ravel())
-        found = self.pairs.get("count", slots).astype(np.int64)
-        if self.min_users > 1:
-            found[self.pairs.get("users", slots) < self.min_users] = 0
-        count[asked] = found.reshape(len(asked), pieces.shape[1])
-        return Seen(count, total, different)
+        count[asked] = self._spoken(slots).reshape(len(asked), pieces.shape[1])
+        return Seen(count, total, self.contexts.numbers(known))
 
     def add(self, contexts: Contexts, pieces: NDArray[np.int64]) -> None:
         """Count the pieces that followed these contexts, one at each place."""
         places = np.flatnonzero(contexts.depth >= self.order)
         keys = contexts.keys(self.order)[places]
         pairs, index, number = _unique(mix(keys, pieces[places]))
-        slots, count = self.pairs.enter(pairs), self.pairs["count"]
-        spoken = self._spoken(slots)
-        count[slots] += np.minimum(number, MOST - count[slots].astype(np.int64)).astype(np.uint16)
+        slots = self.pairs.enter(pairs)
+        count, spoken = self.pairs.numbers(slots), self._spoken(slots)
+        self.pairs.put_numbers(slots, np.minimum(count + number, MOST))
         if self.min_users > 1:
             self._mark(_user_pairs(self.pairs, keys, pieces[places], contexts.user[places]))
         self._settle(keys[index], spoken, self._spoken(slots))
@@ -77,39 +78,33 @@ class Counts:
         places = np.flatnonzero(contexts.depth >= self.order)
         keys = contexts.keys(self.order)[places]
         pairs, index, number = _unique(mix(keys, pieces[places]))
-        slots, count = self.pairs.find(pairs), self.pairs["count"]
+        slots = self.pairs.find(pairs)
         known = slots != NONE
         slots, index, number = slots[known], index[known], number[known]
-        spoken = self._spoken(slots)
-        count[slots] -= np.minimum(number, count[slots]).astype(np.uint16)
+        count, spoken = self.pairs.numbers(slots), self._spoken(slots)
+        self.pairs.put_numbers(slots, np.maximum(count - number, 0))
         if self.min_users > 1:
             self._unmark(_user_pairs(self.pairs, keys, pieces[places], contexts.user[places]))
         self._settle(keys[index], spoken, self._spoken(slots))
 
-    def drop_zeros(self) -> None:
-        """Leave no trace of what is not there any more."""
-        self.pairs.drop(self.pairs["count"] == 0)
-        self.contexts.drop(self.contexts["total"] == 0)
-
     def _spoken(self, slots: NDArray[np.int64]) -> Numbers:
         """The counts that may be told; 0 where too few users have written a pair."""
-        count = self.pairs["count"][slots].astype(np.int64)
+        count = self.pairs.numbers(slots)
         if self.min_users > 1:
-            count[self.pairs["users"][slots] < self.min_users] = 0
+            count[self.pairs.get("users", slots) < self.min_users] = 0
         return count
 
     def _settle(self, keys: Keys, before: Numbers, after: Numbers) -> None:
         """Let the totals of contexts follow the counts of some of their pairs."""
         changed = before != after
         contexts, which = np.unique(keys[changed], return_inverse=True)
-        slots = self.contexts.enter(contexts)
-        for name, more in (
-            ("total", (after - before)[changed]),
-            ("different", (after > 0).astype(np.int64)[changed] - (before > 0)[changed]),
-        ):
-            column = self.contexts[name]
-            summed = np.bincount(which, more, len(contexts)).astype(np.int64)
-            column[slots] = (column[slots].astype(np.int64) + summed).astype(column.dtype)
+        slots, total = self.contexts.enter(contexts), self.contexts["total"]
+        more = np.bincount(which, (after - before)[changed], len(contexts))
+        total[slots] = (total[slots] + more.astype(np.int64)).astype(total.dtype)
+        appeared = np.sign(after)[changed] - np.sign(before)[changed]
+        others = np.bincount(which, appeared, len(contexts)).astype(np.int64)
+        different = np.minimum(self.contexts.numbers(slots) + others, MOST)
+        self.contexts.put_numbers(slots, different)
 
     def _mark(self, pairs: "UserPairs") -> None:
         """Note who has written these pairs, until enough different users have."""
@@ -123,19 +118,21 @@ class Counts:
             users[slots[new]] += 1
 
     def _unmark(self, pairs: "UserPairs") -> None:
-        """Take the marks of users away; one of several with a mark takes it for all of them."""
+        """Take the marks of users away; one of several with a mark takes it for all of them.
+
+        Who came when there were enough was not noted: where one leaves, only those count who were,
+        and the others do so again when they write again. The safe answer is fewer.
+        """
         users = self.pairs["users"]
+        marks = [self.pairs[f"mark {number}"] for number in range(self.min_users - 1)]
         for slots, mark in pairs.turns():
-            marks = [self.pairs[f"mark {number}"] for number in range(self.min_users - 1)]
+            users[slots] = np.minimum(users[slots], len(marks))
             for number, column in enumerate(marks):
                 same = slots[(column[slots] == mark) & (users[slots] > number)]
-                for left, right in zip(marks[number:], marks[number + 1 :], strict=False):
+                for left, right in itertools.pairwise(marks[number:]):
                     left[same] = right[same]
                 marks[-1][same] = 0
                 users[same] -= 1
-            # Who came last was not noted; without a note of who it was, the safe answer is fewer.
-            last = slots[users[slots] >= self.min_users]
-            users[last] = self.min_users - 1
 
     def _has_mark(self, slots: NDArray[np.int64], mark: NDArray[np.uint8]) -> NDArray[np.bool_]:
         users, found = self.pairs["users"][slots], np.zeros(len(slots), bool)
@@ -176,6 +173,8 @@ def _user_pairs(
 
 
 def _unique(keys: Keys) -> tuple[Keys, NDArray[np.int64], NDArray[np.int64]]:
-    """Each checksum once, where it first is, and how often."""
-    found = np.unique(keys, return_index=True, return_counts=True)
-    return found[0], found[1], found[2]
+    """Each checksum once, where it is, and how often."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(keys)])
+    return ordered[begins], order[begins], np.diff(begins, append=len(keys))

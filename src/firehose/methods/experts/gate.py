@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -22,42 +23,55 @@ class Gate:
     opinion is one that always speaks.
     """
 
-    def __init__(self, features: int, opinions: int, hidden: int, rate: float, seed: int) -> None:
+    def __init__(
+        self, features: int, opinions: int, hidden: int, rate: float, seed: int, steps: int = 2
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         first = torch.randn(hidden, features, generator=generator) / max(features, 1) ** 0.5
         self.parameters = [
             first, torch.zeros(hidden), torch.zeros(opinions, hidden), torch.zeros(opinions)
         ]  # fmt: skip
-        for parameter in self.parameters:
-            parameter.requires_grad_()
         self.moments = [[torch.zeros_like(p) for p in self.parameters] for _ in BETAS]
-        self.rate = rate
+        self.rate, self.steps_a_round = rate, steps
         self.steps = 0
 
-    def log_weights(self, evidence: Evidence) -> Tensor:
-        """The logarithm of each opinion's weight, ``[places, opinions]``."""
+    def weights(self, evidence: Evidence) -> Tensor:
+        """Each opinion's weight, ``[places, opinions]``; 0 where it does not speak."""
+        return self._forward(evidence)[1]
+
+    def _forward(self, evidence: Evidence) -> tuple[Tensor, Tensor]:
+        """The hidden units of each place, and the weights."""
         first, first_bias, second, second_bias = self.parameters
-        inner = functional.linear(torch.from_numpy(evidence.features.T), first, first_bias)
-        logits = functional.linear(inner.relu(), second, second_bias)
-        speaks = torch.from_numpy(evidence.speaks.T)
-        return logits.masked_fill(~speaks, SILENT).log_softmax(1)
+        inner = functional.linear(torch.from_numpy(evidence.features.T), first, first_bias).relu_()
+        logits = functional.linear(inner, second, second_bias)
+        silent = torch.from_numpy(~evidence.speaks.T)
+        return inner, logits.masked_fill_(silent, SILENT).softmax(1)
 
-    @torch.no_grad()
-    def mix(self, evidence: Evidence) -> np.ndarray:
-        """The probability of each piece that was asked for, ``[places, pieces]``, in float64."""
-        weights = self.log_weights(evidence).exp().double()
+    def mix(self, evidence: Evidence, post: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """The probability of each piece that was asked for, ``[places, pieces]``.
+
+        It is the same whether or not it is said which ``post`` a place is in.
+        """
+        weights = self.weights(evidence).double()
         probability = torch.from_numpy(evidence.probability).double()
-        return torch.einsum("po,opm->pm", weights, probability).numpy()
+        mixed: NDArray[np.float64] = torch.einsum("po,opm->pm", weights, probability).numpy()
+        return mixed
 
-    def learn(self, evidence: Evidence, steps: int) -> None:
+    def learn(self, evidence: Evidence, post: NDArray[np.int64]) -> None:
         """Take steps that make what came more probable: the first of the pieces asked for."""
         probability = torch.from_numpy(evidence.probability[:, :, 0].T)
-        for _ in range(steps if len(probability) else 0):
-            weights = self.log_weights(evidence).exp()
-            loss = -(weights * probability).sum(1).clamp_min(1e-30).log().mean()
-            self._step(torch.autograd.grad(loss, self.parameters))
+        features = torch.from_numpy(evidence.features.T)
+        for _ in range(self.steps_a_round if len(probability) else 0):
+            inner, weights = self._forward(evidence)
+            # Of −log Σ w p by the logits: w, less the share of each opinion in what was predicted.
+            shares = weights * probability
+            shares /= shares.sum(1, keepdim=True).clamp_min_(1e-30)
+            by_logit = weights.sub_(shares).div_(len(probability))
+            by_inner = (by_logit @ self.parameters[2]).mul_(inner > 0)
+            self._step((
+                by_inner.T @ features, by_inner.sum(0), by_logit.T @ inner, by_logit.sum(0)
+            ))  # fmt: skip
 
-    @torch.no_grad()
     def _step(self, gradients: tuple[Tensor, ...]) -> None:
         """A step of Adam."""
         self.steps += 1
@@ -74,12 +88,11 @@ class Gate:
         """Weights and moments."""
         every = {"weights": self.parameters, "mean": self.moments[0], "square": self.moments[1]}
         named = {
-            name: {str(number): tensor.detach() for number, tensor in enumerate(tensors)}
+            name: {str(number): tensor.clone() for number, tensor in enumerate(tensors)}
             for name, tensors in every.items()
         }
         return named | {"steps": self.steps}
 
-    @torch.no_grad()
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
         every = {"weights": self.parameters, "mean": self.moments[0], "square": self.moments[1]}

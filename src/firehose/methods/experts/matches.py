@@ -6,58 +6,53 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.methods.experts.chain import NONE, Chain
-from firehose.methods.experts.contexts import Contexts
+from firehose.methods.experts.chain import Chain
+from firehose.methods.experts.contexts import NOTHING, Contexts
 from firehose.methods.experts.posts import Posts
+
+_NEVER = -2  # no token; a removed one is 0
 
 
 class Matches(NamedTuple):
-    """Earlier places that end in the same context, the newest first."""
+    """Earlier places that end in the same context as one of those asked about, newest first."""
 
-    length: NDArray[np.int8]  # [most, places], pieces that agree; 0: no match
-    piece: NDArray[np.int64]  # [most, places], what followed there
-    owner: NDArray[np.int64]  # [most, places], who wrote it
-    age: NDArray[np.int64]  # [most, places], tokens since then
+    which: NDArray[np.int64]  # [matches], the place asked about
+    length: NDArray[np.int64]  # [matches], pieces that agree
+    piece: NDArray[np.int64]  # [matches], what followed there
+    owner: NDArray[np.int64]  # [matches], who wrote it
+    age: NDArray[np.int64]  # [matches], tokens since then
 
 
 def find(chain: Chain, posts: Posts, contexts: Contexts, most: int) -> Matches:
     """The newest matches of each context, up to ``most``, among the posts that are kept."""
-    places = chain.walk(contexts, most)
-    flat = np.flatnonzero(places.ravel() != NONE)
-    at, which = places.ravel()[flat].astype(np.int64), flat % max(len(contexts), 1)
-    length = np.zeros(len(flat), np.int8)
-    alive = np.arange(len(flat))
+    at, which = chain.walk(contexts, most)
     if chain.by_user:
-        alive = np.flatnonzero(posts.owner[at] == contexts.user[which] + 2)
-    for distance, pieces in enumerate(contexts.before):
-        here, query = at[alive] - 1 - distance, which[alive]
-        same = posts.tokens[here] == pieces[query] + 1
-        same &= contexts.depth[query] > distance
-        alive = alive[same]
+        own = posts.owner[at] == contexts.user[which] + 2
+        at, which = at[own], which[own]
+    wanted = np.where(contexts.before == NOTHING, _NEVER, contexts.before + 1)
+    length = np.zeros(len(at), np.int64)
+    alive, here, there = np.arange(len(at)), at, which
+    for distance, pieces in enumerate(wanted):
+        same = posts.tokens[here - (distance + 1)] == pieces[there]
+        alive, here, there = alive[same], here[same], there[same]
         if not len(alive):
             break
         length[alive] = distance + 1
     # A chain is also of contexts that share its bucket, and agree in less.
-    length[length < np.minimum(chain.order, contexts.depth[which])] = 0
-    shape = places.shape
-    laid = np.zeros((4, places.size), np.int64)
-    matched = length > 0
-    where, at = flat[matched], at[matched]
-    laid[0, where], laid[1, where] = length[matched], posts.tokens[at].astype(np.int64) - 1
-    laid[2, where], laid[3, where] = posts.owner[at].astype(np.int64) - 2, posts.size - at
-    return Matches(
-        laid[0].astype(np.int8).reshape(shape), *(each.reshape(shape) for each in laid[1:])
-    )
+    matched = length >= np.minimum(chain.order, contexts.depth)[which]
+    at, which, length = at[matched], which[matched], length[matched]
+    piece, owner = posts.tokens[at].astype(np.int64) - 1, posts.owner[at].astype(np.int64) - 2
+    return Matches(which, length, piece, owner, posts.size - at)
 
 
-class Opinion(NamedTuple):
-    """What matches of at least some length say of the next piece."""
+class Opinions(NamedTuple):
+    """What matches of at least some lengths say of the next piece, length by length."""
 
-    count: NDArray[np.int64]  # [places, pieces]
-    total: NDArray[np.int64]  # [places]
-    different: NDArray[np.int64]  # [places]
-    newest: NDArray[np.int64]  # [places], what followed last time; −1: there is no match
-    age: NDArray[np.int64]  # [places], tokens since then
+    count: NDArray[np.int64]  # [lengths, places, pieces]
+    total: NDArray[np.int64]  # [lengths, places]
+    different: NDArray[np.int64]  # [lengths, places]
+    newest: NDArray[np.int64]  # [lengths, places], what followed last time; −1: there is no match
+    age: NDArray[np.int64]  # [lengths, places], tokens since then
 
 
 def opinions(
@@ -66,52 +61,77 @@ def opinions(
     pieces: NDArray[np.int64],
     lengths: Sequence[int],
     min_users: int = 1,
-) -> list[Opinion]:
-    """Count what followed the matches of at least each of ``lengths`` pieces.
+) -> Opinions:
+    """Count what followed the matches of at least each of ``lengths`` pieces, which grow.
 
     A match of the whole context, back to <SOT>, is as good as one of any length. With
     ``min_users`` only continuations count that so many different users have written.
     """
-    found = []
-    for length in lengths:
-        enough = (matches.length > 0) & (matches.length >= np.minimum(length, depth))
-        if min_users > 1:
-            enough = _spoken(matches, enough, min_users)
-        hits = (matches.piece[:, :, None] == pieces) & enough[:, :, None]
-        first = enough.argmax(0)
-        total, places = enough.sum(0), np.arange(len(depth))
-        found.append(
-            Opinion(
-                hits.sum(0),
-                total,
-                _different(matches.piece, enough),
-                np.where(total > 0, matches.piece[first, places], -1),
-                np.where(total > 0, matches.age[first, places], 0),
-            )
-        )
-    return found
+    # The level of a match is the number of lengths that it has at least.
+    level = np.searchsorted(lengths, matches.length, side="right")
+    level[matches.length >= depth[matches.which]] = len(lengths)
+    if min_users > 1:
+        level = np.minimum(level, _spoken(matches, level, min_users))
+    some = level > 0
+    which, piece, level = matches.which[some], matches.piece[some], level[some] - 1
+    places, asked, levels = len(depth), pieces.shape[1], len(lengths)
+    match, column = np.nonzero(piece[:, None] == pieces[which])
+    hits = (level[match] * places + which[match]) * asked + column
+    count = np.bincount(hits, minlength=levels * places * asked)
+    newest = np.full(levels * places, len(which))
+    # The newest is written last. (Views that run backwards would be written in any order.)
+    newest[(level * places + which)[::-1].copy()] = np.arange(len(which))[::-1].copy()
+    newest = np.minimum.accumulate(newest.reshape(levels, places)[::-1])[::-1]
+    return Opinions(
+        _at_least(count.reshape(levels, places, asked)),
+        _at_least(np.bincount(level * places + which, minlength=levels * places), (levels, places)),
+        _different(which, piece, level, (levels, places)),
+        np.append(piece, -1)[newest],
+        np.append(matches.age[some], 0)[newest],
+    )
 
 
-def _different(pieces: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many different pieces there are in each column, among the chosen ones."""
-    ordered = np.sort(np.where(chosen, pieces, -1), axis=0)
-    new = (ordered[1:] != ordered[:-1]).sum(0) + (ordered[0] >= 0)
-    return new.astype(np.int64)
+def _at_least(
+    exactly: NDArray[np.int64], shape: tuple[int, ...] | None = None
+) -> NDArray[np.int64]:
+    """From numbers of things at each level to those at that level or above."""
+    laid = exactly.reshape(shape or exactly.shape)
+    return np.cumsum(laid[::-1], axis=0)[::-1]
 
 
-def _spoken(matches: Matches, chosen: NDArray[np.bool_], min_users: int) -> NDArray[np.bool_]:
-    """The chosen matches whose piece so many different users have written, among the chosen."""
-    most, places = chosen.shape
-    # Context by context, sorted by piece and then by user; what is not chosen comes first.
-    both = np.where(chosen, (matches.piece << 32) + matches.owner + 1, -1).T  # [places, most]
-    order = np.argsort(both, axis=1, kind="stable")
-    both = np.take_along_axis(both, order, 1)
-    begins = np.ones((2, places, most), bool)  # of a piece; of a piece and a user
-    begins[0, :, 1:] = both[:, 1:] >> 32 != both[:, :-1] >> 32
-    begins[1, :, 1:] = both[:, 1:] != both[:, :-1]
-    starts = np.flatnonzero(begins[0].ravel())
-    users = np.add.reduceat(begins[1].ravel().astype(np.int64), starts) if len(starts) else starts
-    of_each = np.repeat(users, np.diff(starts, append=both.size)).reshape(both.shape)
-    enough = np.empty_like(begins[0])
-    np.put_along_axis(enough, order, of_each >= min_users, 1)
-    return chosen & enough.T
+def _different(
+    which: NDArray[np.int64],
+    piece: NDArray[np.int64],
+    level: NDArray[np.int64],
+    shape: tuple[int, int],
+) -> NDArray[np.int64]:
+    """How many different pieces there are for each place, at each level or above."""
+    levels, places = shape
+    pieces = int(piece.max(initial=0)) + 1
+    # One sort: by place, by piece, the highest level first.
+    keys = np.sort(((which * pieces + piece) * levels) + (levels - 1 - level))
+    first = np.ones(len(keys), bool)
+    first[1:] = keys[1:] // levels != keys[:-1] // levels
+    place, highest = keys[first] // (levels * pieces), levels - 1 - keys[first] % levels
+    return _at_least(np.bincount(highest * places + place, minlength=levels * places), shape)
+
+
+def _spoken(matches: Matches, level: NDArray[np.int64], min_users: int) -> NDArray[np.int64]:
+    """The highest level at which so many different users have written the piece of a match."""
+    order = np.lexsort((-level, matches.owner, matches.piece, matches.which))
+    which, piece, owner = matches.which[order], matches.piece[order], matches.owner[order]
+    changes = np.ones((2, len(order)), bool)  # another piece or place; another user
+    changes[0, 1:] = (which[1:] != which[:-1]) | (piece[1:] != piece[:-1])
+    changes[1, 1:] = changes[0, 1:] | (owner[1:] != owner[:-1])
+    group = np.cumsum(changes[0]) - 1
+    # The highest level of each user, and the one that enough users have.
+    group_of_user, of_user = group[changes[1]], level[order][changes[1]]
+    falling = np.lexsort((-of_user, group_of_user))
+    users = np.bincount(group_of_user)
+    begins = np.cumsum(users) - users
+    reached = np.zeros(len(users), np.int64)
+    enough = users >= min_users
+    reached[enough] = of_user[falling][begins[enough] + min_users - 1]
+    spoken = np.empty(len(order), np.int64)
+    spoken[order] = reached[group]
+    return spoken

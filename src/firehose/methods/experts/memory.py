@@ -5,7 +5,7 @@ newest first; a user's own posts are found by contexts from one piece on. It is 
 keeps, and keeps no more than it may.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ REACH = 16  # the longest match
 COUNTED = 3  # everybody's contexts up to this order are counted
 LONGER = (4, 5, 6, 8, 12, 16)  # everybody's matches of at least so many pieces have an opinion
 OWN = (1, 2, 3, 4, 6)  # and the user's own
+ORDERS = max(LONGER[0], COUNTED, OWN[0])  # pieces before a place that decide where it is found
 AT_ONCE = 2048  # posts that are entered at once
 
 
@@ -59,10 +60,10 @@ class Memory(Expert):
         self.longer, self.own = longer * settings.everybody, own * settings.own
         names = [f"{how} {order}" for order in orders for how in ("all", "all, again")]
         if settings.everybody:
-            names += [f"{how} {n}" for n in LONGER for how in ("all", "all, newest")]
+            names += [f"{how} {n}" for how in ("all", "all, newest") for n in LONGER]
         if settings.own:
             ways = ("own", "own, again", "own, newest")
-            names += [f"{how} {n}" for n in OWN for how in ways]
+            names += [f"{how} {n}" for how in ways for n in OWN]
         self.opinions = tuple(names)
 
     @property
@@ -76,19 +77,19 @@ class Memory(Expert):
         told = _Told(pieces)
         for counts in self.counts:
             seen = counts.look(contexts, pieces)
-            told.counts(*seen, again=True)
+            told.counts(*(each[None] for each in seen), again=True)
+        limits = self.settings
         for chain, lengths, most, min_users in (
-            *(
-                (chain, LONGER, self.settings.matches, self.settings.min_users)
-                for chain in self.longer
-            ),
-            *((chain, OWN, self.settings.own_matches, 1) for chain in self.own),
+            *((chain, LONGER, limits.matches, limits.min_users) for chain in self.longer),
+            *((chain, OWN, limits.own_matches, 1) for chain in self.own),
         ):
             matches = find(chain, self.posts, contexts, most)
-            for each in opinions(matches, contexts.depth, pieces, lengths, min_users):
-                told.counts(each.count, each.total, each.different, again=chain.by_user)
-                told.newest(each.newest, each.age)
-            told.feature(matches.length.max(0) / REACH)
+            found = opinions(matches, contexts.depth, pieces, lengths, min_users)
+            told.counts(found.count, found.total, found.different, again=chain.by_user)
+            told.newest(found.newest, found.age)
+            longest = np.zeros((1, len(contexts)), np.int64)
+            np.maximum.at(longest[0], matches.which, matches.length)
+            told.features.append(longest / REACH)
         return told.evidence()
 
     def learn(self, batch: Batch) -> None:
@@ -96,58 +97,65 @@ class Memory(Expert):
         for start in range(0, len(batch), AT_ONCE):
             part = batch.select(np.arange(start, min(start + AT_ONCE, len(batch))))
             self._enter(part)
-            self._leave(self.posts.surplus(part))
-        if self.posts.removed > self.posts.size // 2:
+            self._leave(self.posts.surplus_of_users(part))
+            self._leave(self.posts.surplus_in_all())
+        if self.posts.removed > self.posts.size // 4:
             self.posts.compact()
-            self._link()
+            self._link(self._chains())
 
     def _enter(self, batch: Batch) -> None:
         starts = self.posts.add(batch)
-        contexts, pieces = Contexts.of(batch, self._orders()), targets(batch)
+        contexts, pieces = Contexts.of(batch, ORDERS), targets(batch)
         for counts in self.counts:
             counts.add(contexts, pieces)
-        if any(chain.is_crowded(self.posts.size) for chain in (*self.longer, *self.own)):
-            self._link()
-            return
-        later = np.ones(len(batch.tokens), bool)
-        later[batch.offsets[:-1]] = False
-        places = np.flatnonzero(later) + int(starts[0]) if len(starts) else np.zeros(0, np.int64)
-        for chain in (*self.longer, *self.own):
+        places = np.delete(np.arange(len(batch.tokens)), batch.offsets[:-1]) + starts[0]
+        for chain in self._chains():
             chain.add(contexts, places)
+            if chain.is_crowded():
+                self._link([chain])
 
     def _leave(self, posts: NDArray[np.int64]) -> None:
         if len(posts):
             gone = self.posts.batch(posts)
+            contexts, pieces = Contexts.of(gone, ORDERS), targets(gone)
             for counts in self.counts:
-                counts.remove(Contexts.of(gone, self._orders()), targets(gone))
+                counts.remove(contexts, pieces)
             self.posts.remove(posts)
 
-    def _link(self) -> None:
-        """Make all chains anew, with room for half as much again."""
-        for chain in (*self.longer, *self.own):
-            chain.clear(self.posts.size * 3 // 2)
+    def _link(self, chains: Sequence[Chain], counts: Sequence[Counts] = ()) -> None:
+        """Make chains anew, with room for a quarter more, and count what there is."""
+        for chain in chains:
+            chain.clear(max((chain.end - chain.first) * 5 // 4, self.posts.size // 4))
         kept = np.flatnonzero(self.posts.kept[: self.posts.count])
         for start in range(0, len(kept), AT_ONCE):
             chosen = kept[start : start + AT_ONCE]
             batch = self.posts.batch(chosen)
+            contexts, pieces = Contexts.of(batch, ORDERS), targets(batch)
             depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], batch.lengths)
             places = (np.repeat(self.posts.start[chosen], batch.lengths) + depth)[depth > 0]
-            for chain in (*self.longer, *self.own):
-                chain.add(Contexts.of(batch, self._orders()), places)
+            for chain in chains:
+                chain.add(contexts, places)
+            for each in counts:
+                each.add(contexts, pieces)
 
-    def _orders(self) -> int:
-        """How many pieces before a place decide where it is found."""
-        return max(LONGER[0], COUNTED, OWN[0])
+    def _chains(self) -> list[Chain]:
+        return [*self.longer, *self.own]
 
     def forget(self, user: int) -> int:
-        """Erase a user's posts and counts; returns how many posts there were."""
+        """Erase a user's posts; returns how many there were.
+
+        All that is counted and found is made anew from the posts that stay, so that it is as if the
+        user had never been there.
+        """
         posts = self.posts.of_user(user)
-        self._leave(posts)
+        if not len(posts) and not self.posts.is_limited:
+            return 0
+        self.posts.remove(posts)
         self.posts.forget(user)
-        for counts in self.counts:
-            counts.drop_zeros()
         self.posts.compact()
-        self._link()
+        for counts in self.counts:
+            counts.clear()
+        self._link(self._chains(), self.counts)
         return len(posts)
 
     def state(self) -> dict[str, Any]:
@@ -168,13 +176,14 @@ class Memory(Expert):
 
 
 class _Told:
-    """Collects opinions and features."""
+    """Collects opinions and features, several of a kind at a time."""
 
     def __init__(self, pieces: NDArray[np.int64]) -> None:
         self.pieces = pieces
-        self.probability: list[NDArray[Any]] = []
-        self.speaks: list[NDArray[np.bool_]] = []
-        self.features: list[NDArray[Any]] = []
+        nothing = np.zeros((0, *pieces.shape), np.float32)
+        self.probability: list[NDArray[Any]] = [nothing]
+        self.speaks: list[NDArray[np.bool_]] = [nothing[:, :, 0] > 0]
+        self.features: list[NDArray[Any]] = [nothing[:, :, 0]]
 
     def counts(
         self,
@@ -185,36 +194,38 @@ class _Told:
     ) -> None:
         """Relative frequencies; with ``again`` also those of all occurrences but the first.
 
-        A mixture of the two is what absolute discounting makes of counts.
+        A mixture of the two is what absolute discounting makes of counts. ``count`` is [opinions,
+        places, pieces], the others [opinions, places].
         """
-        self.probability.append(count / np.maximum(total, 1)[:, None])
-        self.speaks.append(total > 0)
-        rest = total - different
+        self._share(count, total)
         if again:
-            self.probability.append(np.maximum(count - 1, 0) / np.maximum(rest, 1)[:, None])
-            self.speaks.append(rest > 0)
-        self.feature(np.log1p(total) / 4)
-        self.feature(np.log1p(different) / 3)
-        self.feature(different / np.maximum(total, 1))
+            self._share(np.maximum(count - 1, 0), total - different)
+        self.features += [
+            _log(total) / 4,
+            _log(different) / 3,
+            different / np.maximum(total, 1).astype(np.float32),
+        ]
+
+    def _share(self, count: NDArray[np.int64], total: NDArray[np.int64]) -> None:
+        whole = np.maximum(total, 1).astype(np.float32)
+        self.probability.append(count.astype(np.float32) / whole[:, :, None])
+        self.speaks.append(total > 0)
 
     def newest(self, piece: NDArray[np.int64], age: NDArray[np.int64]) -> None:
-        """What followed last time."""
-        self.probability.append(piece[:, None] == self.pieces)
+        """What followed last time, [opinions, places] both."""
+        self.probability.append((piece[:, :, None] == self.pieces).astype(np.float32))
         self.speaks.append(piece >= 0)
-        self.feature(np.log1p(age) / 8)
-
-    def feature(self, values: NDArray[Any]) -> None:
-        """Something that is known of each place."""
-        self.features.append(values)
+        self.features.append(_log(age) / 8)
 
     def evidence(self) -> Evidence:
         """All of it."""
-        if not self.features:
-            shape = self.pieces.shape
-            nothing = np.zeros((0, *shape), np.float32)
-            return Evidence(nothing, np.zeros((0, shape[0]), bool), nothing[:, :, 0])
         return Evidence(
-            np.stack(self.probability).astype(np.float32),
-            np.stack(self.speaks),
-            np.stack(self.features).astype(np.float32),
+            np.concatenate(self.probability),
+            np.concatenate(self.speaks),
+            np.concatenate(self.features, dtype=np.float32),
         )
+
+
+def _log(numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    """log(1 + each number)."""
+    return np.log((numbers + 1).astype(np.float32))

@@ -1,7 +1,7 @@
 """Experts mixed online: the model, averages of it and memories, weighed place by place."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from firehose.batch import Batch
 from firehose.methods.experts import EXPERTS, Evidence, Expert
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.gate import Gate
+from firehose.methods.experts.posterior import Posterior
 from firehose.methods.predictor import Predictor, WeightSet
 from firehose.methods.step import Setup
 from firehose.models.model import Outlook, Paid
@@ -26,6 +27,7 @@ class MixtureSettings(Choice):
     experts: tuple[ExpertChoice, ...] = Field(default=("memory",), validate_default=True)  # type: ignore[arg-type]
     weight_sets: int = Field(default=1, ge=0, le=16)  # of the model: the first that pay; 0: none
     prime: bool = True  # whether the experts know the posts that come before the stream
+    weighing: Literal["network", "posterior"] = "network"  # by place, or by what each has paid
     hidden: int = Field(default=64, ge=1, le=4096)  # units of the network that weighs
     rate: float = Field(default=3e-3, gt=0, allow_inf_nan=False)  # of its steps
     steps: int = Field(default=2, ge=0, le=100)  # it takes on each round
@@ -54,7 +56,7 @@ class Mixture(Predictor):
         outlooks = [Outlook(*np.zeros((3, 0))) for _ in self.mixed]
         empty = self.gather(nothing, np.zeros((0, 1), np.int64), outlooks, np.zeros((0, 0, 1)))
         sizes = len(empty.features), len(empty.speaks)
-        self.gate = Gate(*sizes, settings.hidden, settings.rate, settings.seed)
+        self.gate = _make_gate(settings, *sizes)
         self._paid: tuple[Batch, Evidence] | None = None  # the last batch, until it is learned from
 
     @property
@@ -73,15 +75,15 @@ class Mixture(Predictor):
         """What each post costs, without changing anything."""
         evidence = self._look(batch)
         self._paid = batch, evidence
-        nats = -np.log(self.gate.mix(evidence)[:, 0])
-        post = np.repeat(np.arange(len(batch)), batch.lengths - 1)
+        post = _posts(batch)
+        nats = -np.log(self.gate.mix(evidence, post)[:, 0])
         return Paid(np.bincount(post, nats, len(batch)), batch.words)
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""
         evidence = self._paid[1] if self._paid and self._paid[0] is batch else self._look(batch)
         self._paid = None
-        self.gate.learn(evidence, self.settings.steps)
+        self.gate.learn(evidence, _posts(batch))
         for expert in self.experts:
             expert.learn(batch)
 
@@ -134,3 +136,15 @@ class Mixture(Predictor):
         self.gate.restore(state["gate"])
         for number, expert in enumerate(self.experts):
             expert.restore(state["experts"][str(number)])
+
+
+def _make_gate(settings: MixtureSettings, features: int, opinions: int) -> Gate | Posterior:
+    if settings.weighing == "posterior":
+        return Posterior(opinions)
+    learning = (settings.hidden, settings.rate, settings.seed, settings.steps)
+    return Gate(features, opinions, *learning)
+
+
+def _posts(batch: Batch) -> NDArray[np.int64]:
+    """The post of each place of a batch."""
+    return np.repeat(np.arange(len(batch)), batch.lengths - 1)

@@ -10,8 +10,9 @@ from firehose.batch import Batch, gather
 from firehose.methods.buffers.storage import rank
 from firehose.optim.rows import UserIndex
 
-GROWTH = 1.2  # how much more room there is when an array is full
+GROWTH = 1.1  # how much more room there is when an array is full
 BLOCK = 4096  # posts that are looked through at a time
+PER_TOKEN = ("tokens", "owner")
 PER_POST = ("start", "length", "user", "kept")
 Indices = NDArray[np.int64]
 
@@ -42,8 +43,13 @@ class Posts:
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
-        arrays = (self.tokens, self.owner, self.newest, *(getattr(self, name) for name in PER_POST))
-        return sum(array.nbytes for array in arrays)
+        names = (*PER_TOKEN, *PER_POST, "newest", "written")
+        return sum(getattr(self, name).nbytes for name in names)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether posts have to leave at some time."""
+        return self.per_user is not None or self.most is not None
 
     def __len__(self) -> int:
         return int(self.kept[: self.count].sum())
@@ -51,10 +57,10 @@ class Posts:
     def add(self, batch: Batch) -> NDArray[np.int64]:
         """Put posts at the end; returns the place of the first token of each."""
         size, count = len(batch.tokens), len(batch)
-        self.tokens = _room(self.tokens, self.size + size, int(batch.tokens.max(initial=0)) + 1)
-        self.owner = _room(self.owner, self.size + size, int(batch.user.max(initial=0)) + 2)
+        self.tokens = with_room(self.tokens, self.size + size, int(batch.tokens.max(initial=0)) + 1)
+        self.owner = with_room(self.owner, self.size + size, int(batch.user.max(initial=0)) + 2)
         for name in PER_POST:
-            setattr(self, name, _room(getattr(self, name), self.count + count))
+            setattr(self, name, with_room(getattr(self, name), self.count + count))
         here = slice(self.size, self.size + size)
         self.tokens[here] = batch.tokens.astype(self.tokens.dtype) + 1
         self.owner[here] = np.repeat(batch.user + 2, batch.lengths)
@@ -65,18 +71,13 @@ class Posts:
         self.size, self.count = self.size + size, self.count + count
         return self.start[posts]
 
-    def surplus(self, batch: Batch) -> Indices:
-        """The posts that have to leave now that a batch was added last, by the limits."""
-        leaving = [np.zeros(0, np.int64)]
-        if self.per_user is not None:
-            leaving.append(self._surplus_of_users(batch))
-        if self.most is not None:
-            leaving.append(self._oldest(self.size - self.removed - self.most))
-        return np.unique(np.concatenate(leaving))
+    def surplus_of_users(self, batch: Batch) -> Indices:
+        """The oldest posts of users who have more than they may, now that a batch was added last.
 
-    def _surplus_of_users(self, batch: Batch) -> Indices:
-        """The oldest posts of users who have more than they may; nobody's are not limited."""
-        assert self.per_user is not None
+        Nobody's posts are not limited. Whoever asks has to remove them.
+        """
+        if self.per_user is None:
+            return np.zeros(0, np.int64)
         known = np.flatnonzero(batch.user >= 0)
         user, posts = batch.user[known], known + self.count - len(batch)
         if not self.per_user:
@@ -87,28 +88,30 @@ class Posts:
             blank = np.full((more, self.per_user), -1, np.int32)
             self.newest = np.concatenate([self.newest, blank])
             self.written = np.concatenate([self.written, np.zeros(more, np.int64)])
-        leaving = []
-        for turn in range(int(rank(rows).max(initial=-1)) + 1):
-            now = rank(rows) == turn
-            row, post = rows[now], posts[now]
+        leaving, turns = [np.zeros(0, np.int64)], rank(rows)
+        for turn in range(int(turns.max(initial=-1)) + 1):
+            row, post = rows[turns == turn], posts[turns == turn]
             slot = self.written[row] % self.per_user
             leaving.append(self.newest[row, slot].astype(np.int64))
             self.newest[row, slot] = post
             self.written[row] += 1
-        gone = np.concatenate(leaving) if leaving else np.zeros(0, np.int64)
+        gone = np.concatenate(leaving)
         gone = gone[gone >= 0]
-        return gone[self.kept[gone]]
+        return np.sort(gone[self.kept[gone]])
 
-    def _oldest(self, tokens: int) -> Indices:
-        """The oldest posts that have so many tokens together, or all of a block of them."""
-        if tokens <= 0:
-            return np.zeros(0, np.int64)
-        block = slice(self.first, min(self.first + BLOCK, self.count))
-        kept = np.flatnonzero(self.kept[block]) + self.first
-        before = np.cumsum(self.length[kept]) - self.length[kept]
-        oldest = kept[before < tokens]
-        self.first = int(oldest[-1]) + 1 if len(oldest) else block.stop
-        return oldest
+    def surplus_in_all(self) -> Indices:
+        """The oldest posts, as many as have to leave for no more tokens than there may be."""
+        leaving = [np.zeros(0, np.int64)]
+        tokens = 0 if self.most is None else self.size - self.removed - self.most
+        while tokens > 0:
+            block = slice(self.first, min(self.first + BLOCK, self.count))
+            kept = np.flatnonzero(self.kept[block]) + self.first
+            through = np.cumsum(self.length[kept])
+            oldest = kept[through - self.length[kept] < tokens]
+            self.first = int(oldest[-1]) + 1 if len(oldest) < len(kept) else block.stop
+            tokens -= int(self.length[oldest].sum())
+            leaving.append(oldest)
+        return np.concatenate(leaving)
 
     def of_user(self, user: int) -> Indices:
         """The posts of a user."""
@@ -143,33 +146,41 @@ class Posts:
     def compact(self) -> None:
         """Close the gaps that removed posts have left; places change."""
         posts = np.flatnonzero(self.kept[: self.count])
-        whole = self.batch(posts)
         number = np.full(self.count + 1, -1, np.int32)  # the last is that of no post
         number[posts] = np.arange(len(posts))
         self.newest = number[self.newest]
-        self.tokens, self.owner = self.tokens[:0], self.owner[:0]
-        self.size = self.count = self.removed = self.first = 0
+        end = 0
+        for first in range(0, len(posts), BLOCK):
+            chosen = posts[first : first + BLOCK]
+            places, _ = gather(self.start[chosen], self.length[chosen].astype(np.int64))
+            for name in PER_TOKEN:
+                column = getattr(self, name)
+                column[end : end + len(places)] = column[places]
+            end += len(places)
         for name in PER_POST:
-            setattr(self, name, getattr(self, name)[:0])
-        self.add(whole)
+            setattr(self, name, getattr(self, name)[posts])
+        for name in PER_TOKEN:
+            setattr(self, name, getattr(self, name)[:end].copy())
+        self.start = np.cumsum(self.length, dtype=np.int64) - self.length
+        self.size, self.count, self.removed, self.first = end, len(posts), 0, 0
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
         posts = {name: getattr(self, name)[: self.count] for name in PER_POST}
-        tokens = {name: getattr(self, name)[: self.size] for name in ("tokens", "owner")}
+        tokens = {name: getattr(self, name)[: self.size] for name in PER_TOKEN}
         limits = {"newest": self.newest, "written": self.written, "first": self.first}
         return posts | tokens | limits | {"writers": self.writers.numbers()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        for name in (*PER_POST, "tokens", "owner", "newest", "written"):
+        for name in (*PER_POST, *PER_TOKEN, "newest", "written"):
             setattr(self, name, state[name].copy())
         self.writers.assign(state["writers"])
         self.size, self.count, self.first = len(self.tokens), len(self.start), state["first"]
         self.removed = int((self.tokens == 0).sum())
 
 
-def _room(array: NDArray[Any], needed: int, largest: int = 0) -> NDArray[Any]:
+def with_room(array: NDArray[Any], needed: int, largest: int = 0) -> NDArray[Any]:
     """The array with room for so many numbers, of a kind that holds the largest of them."""
     kind = np.promote_types(array.dtype, np.min_scalar_type(largest)) if largest else array.dtype
     if needed <= len(array) and kind == array.dtype:

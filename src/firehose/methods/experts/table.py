@@ -8,34 +8,36 @@ from numpy.typing import DTypeLike, NDArray
 
 from firehose.methods.experts.contexts import Keys
 
-FULL = 0.85  # of the slots, before there are more
-ROOMY = 0.72  # of the slots are taken after that
-SMALLEST = 251
+LANES = 8  # rows of a bucket: 64 bytes, which a processor fetches at once
+FULL = 0.92  # of the rows, before there are more
+ROOMY = 0.8  # of the rows are taken after that
+SMALLEST = 31
+AT_ONCE = 1 << 16  # rows that are entered anew at a time
 NONE = -1
-_BITS = np.uint64(48)  # of a checksum, by which a row is known
-_LOW = np.uint64(0xFFFFFFFF)
-_STEP = np.uint64(20)
+_NUMBER = np.uint64(0xFFFF)
+_16, _32, _TOP = np.uint64(16), np.uint64(32), np.uint64(56)
+_WHICH_BYTE, _SUM_OF_BYTES = np.uint64(0x0001020304050607), np.uint64(0x0101010101010101)
 
 Slots = NDArray[np.int64]
 
 
 class Table:
-    """Rows of numbers by the first 48 bits of a checksum; a row is all zeros when it is new.
+    """Rows by the first 48 bits of a checksum: a number of 16 bits, and columns beside it.
 
-    Slots are tried one after another at a distance that depends on the checksum, until the row is
-    found or a slot is empty. Two checksums that agree in 48 bits are taken for one: among 10
-    million rows that is one in 30 million questions for what is not there.
+    A row is all zeros when it is new; one whose number is 0 again may be left out. A row is in the
+    bucket that its checksum names or, where that was full, in the next one at a distance that
+    depends on the checksum. Two checksums that agree in 48 bits are taken for one: among 10 million
+    rows that is one in 30 million questions for what is not there.
     """
 
-    def __init__(self, columns: Mapping[str, DTypeLike], slots: int = SMALLEST) -> None:
+    def __init__(self, columns: Mapping[str, DTypeLike] = {}) -> None:
         self.kinds = dict(columns)
-        self._make(slots)
+        self._make(SMALLEST)
 
-    def _make(self, slots: int) -> None:
-        self.low = np.zeros(slots, np.uint32)
-        self.high = np.zeros(slots, np.uint16)  # both are 0 where a slot is empty
+    def _make(self, buckets: int) -> None:
+        self.words = np.zeros((buckets, LANES), np.uint64)  # checksum and number; 0: no row
         self.columns: dict[str, NDArray[Any]] = {
-            name: np.zeros(slots, kind) for name, kind in self.kinds.items()
+            name: np.zeros(buckets * LANES, kind) for name, kind in self.kinds.items()
         }
         self.used = 0
 
@@ -45,92 +47,125 @@ class Table:
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
-        arrays = (self.low, self.high, *self.columns.values())
-        return sum(array.nbytes for array in arrays)
+        return self.words.nbytes + sum(column.nbytes for column in self.columns.values())
 
     def find(self, keys: Keys) -> Slots:
         """The slot of each checksum; NONE where there is no row for it."""
-        marks = _marks(keys)
+        return self._find(_marks(keys))
+
+    def _find(self, marks: Keys) -> Slots:
         found = np.full(len(marks), NONE, np.int64)
         asking = np.arange(len(marks))
-        slot, step = self._path(marks)
+        bucket, step = self._path(marks)
         while len(asking):
-            here = self._mark_at(slot)
-            same, empty = here == marks[asking], here == 0
-            found[asking[same]] = slot[same]
-            going = ~(same | empty)
-            asking, step = asking[going], step[going]
-            slot = (slot[going] + step) % len(self.low)
+            rows = self.words[bucket]
+            lane, same = _lane(rows, marks)
+            found[asking[same]] = bucket[same] * LANES + lane[same]
+            going = np.flatnonzero(~same & (rows[:, -1] != 0))
+            asking, marks, step = asking[going], marks[going], step[going]
+            bucket = (bucket[going] + step) % len(self.words)
         return found
 
-    def get(self, name: str, slots: Slots) -> NDArray[Any]:
+    def get(self, name: str, slots: Slots) -> NDArray[np.int64]:
         """The values of a column; 0 where there is no row."""
-        return np.where(slots == NONE, 0, self.columns[name][slots])
+        return np.where(slots == NONE, 0, self.columns[name][slots]).astype(np.int64)
+
+    def numbers(self, slots: Slots) -> NDArray[np.int64]:
+        """The numbers of rows; 0 where there is no row."""
+        numbers = (self.words.reshape(-1)[slots] & _NUMBER).astype(np.int64)
+        return np.where(slots == NONE, 0, numbers)
+
+    def put_numbers(self, slots: Slots, numbers: NDArray[np.int64]) -> None:
+        """Set the numbers of rows, all different."""
+        words = self.words.reshape(-1)
+        words[slots] = (words[slots] & ~_NUMBER) | numbers.astype(np.uint64)
 
     def enter(self, keys: Keys) -> Slots:
         """The slot of each checksum, all different; rows are made for those that have none."""
-        if self.used + len(keys) > FULL * len(self.low):
-            self._rebuild(self.used + len(keys), np.ones(len(self.low), bool))
-        return self._enter(_marks(keys))
-
-    def _enter(self, marks: Keys) -> Slots:
-        found = np.full(len(marks), NONE, np.int64)
-        asking = np.arange(len(marks))
-        slot, step = self._path(marks)
-        while len(asking):
-            here = self._mark_at(slot)
-            empty = np.flatnonzero(here == 0)
-            if len(empty):  # of several that want the same slot, the last to write has it
-                self.low[slot[empty]] = (marks[asking[empty]] & _LOW).astype(np.uint32)
-                self.high[slot[empty]] = (marks[asking[empty]] >> np.uint64(32)).astype(np.uint16)
-                here = self._mark_at(slot)
-            same = here == marks[asking]
-            self.used += int(same[empty].sum())
-            found[asking[same]] = slot[same]
-            asking, step = asking[~same], step[~same]
-            slot = (slot[~same] + step) % len(self.low)
+        if self.used + len(keys) > FULL * self.words.size:
+            self._rebuild(len(keys))
+        marks = _marks(keys)
+        found = self._find(marks)
+        new = np.flatnonzero(found == NONE)
+        found[new] = self._place(marks[new])
         return found
 
-    def drop(self, gone: NDArray[np.bool_]) -> None:
-        """Remove the rows of the slots where ``gone`` is true, without a trace."""
-        self._rebuild(self.used, ~gone)
+    def _place(self, marks: Keys) -> Slots:
+        """Make rows for marks that have none."""
+        found = np.full(len(marks), NONE, np.int64)
+        asking = np.arange(len(marks))
+        bucket, step = self._path(marks)
+        while len(asking):
+            order = np.argsort(bucket, kind="stable")
+            asking, bucket, step = asking[order], bucket[order], step[order]
+            begins = np.append(True, bucket[1:] != bucket[:-1])
+            rank = np.arange(len(bucket)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+            lane = _taken(self.words[bucket]) + rank  # rows of a bucket are taken in order
+            fits = lane < LANES
+            slots, placed = bucket[fits] * LANES + lane[fits], asking[fits]
+            self.words.reshape(-1)[slots] = marks[placed]
+            found[placed] = slots
+            asking, step = asking[~fits], step[~fits]
+            bucket = (bucket[~fits] + step) % len(self.words)
+        self.used += len(marks)
+        return found
 
-    def _rebuild(self, rows: int, keep: NDArray[np.bool_]) -> None:
-        """Make room for so many rows, and enter those again that are to be kept."""
-        taken = np.flatnonzero(keep & (self._mark_at(slice(None)) != 0))
-        marks, before = self._mark_at(taken), self.columns
-        self._make(_prime(max(int(rows / ROOMY), SMALLEST)))
-        slots = self._enter(marks)
-        for name, values in before.items():
-            self.columns[name][slots] = values[taken]
-
-    def _mark_at(self, slots: Slots | slice) -> Keys:
-        return self.low[slots] | (self.high[slots].astype(np.uint64) << np.uint64(32))
+    def _rebuild(self, more: int) -> None:
+        """Make room for so many more rows; those whose number is 0 are left out."""
+        words, columns = self.words.reshape(-1), self.columns
+        taken = np.flatnonzero(words & _NUMBER)
+        rows = len(taken) + more
+        self._make(_prime(max(int(rows / (ROOMY * LANES)), SMALLEST)))
+        for start in range(0, len(taken), AT_ONCE):
+            chosen = taken[start : start + AT_ONCE]
+            slots = self._place(words[chosen] & ~_NUMBER)
+            self.words.reshape(-1)[slots] = words[chosen]
+            for name, values in columns.items():
+                self.columns[name][slots] = values[chosen]
 
     def _path(self, marks: Keys) -> tuple[Slots, Slots]:
-        """The first slot of each mark, and the distance to the next one."""
-        size = np.uint64(len(self.low))
-        step = (marks >> _STEP) % (size - np.uint64(1)) + np.uint64(1)
-        return (marks % size).astype(np.int64), step.astype(np.int64)
+        """The first bucket of each mark, and the distance to the next one."""
+        size = np.uint64(len(self.words))
+        bucket = ((marks >> _32) * size) >> _32
+        step = ((((marks >> _16) & _NUMBER) * (size - np.uint64(1))) >> _16) + np.uint64(1)
+        return bucket.astype(np.int64), step.astype(np.int64)
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
-        return {"low": self.low, "high": self.high, "columns": dict(self.columns)}
+        return {"words": self.words, "columns": dict(self.columns)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.low, self.high = state["low"].copy(), state["high"].copy()
-        self.columns = {name: column.copy() for name, column in state["columns"].items()}
-        self.used = int((self._mark_at(slice(None)) != 0).sum())
+        self.words = state["words"].copy()
+        columns = state.get("columns", {})
+        self.columns = {name: columns[name].copy() for name in self.kinds}
+        self.used = int((self.words != 0).sum())
 
 
 def _marks(keys: Keys) -> Keys:
-    """The 48 bits by which rows are known, never 0."""
-    return np.maximum(keys >> (np.uint64(64) - _BITS), np.uint64(1))
+    """The 48 bits by which rows are known, never 0, with a number of 0 behind them."""
+    return np.maximum(keys & ~_NUMBER, _NUMBER + np.uint64(1))
+
+
+def _lane(rows: NDArray[np.uint64], marks: Keys) -> tuple[Slots, NDArray[np.bool_]]:
+    """Where in its bucket the row of each mark is, and whether it is there at all."""
+    same = _as_bytes((rows ^ marks[:, None]) <= _NUMBER)
+    # At most one byte is 1: it moves the byte of the factor to the top that says which one it is.
+    return (same * _WHICH_BYTE >> _TOP).astype(np.int64), same != 0
+
+
+def _taken(rows: NDArray[np.uint64]) -> Slots:
+    """How many rows of each bucket are taken."""
+    return (_as_bytes(rows != 0) * _SUM_OF_BYTES >> _TOP).astype(np.int64)
+
+
+def _as_bytes(lanes: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Eight truths as the bytes of one number, the first as the lowest."""
+    return lanes.view("<u8")[:, 0]
 
 
 def _prime(least: int) -> int:
-    """The smallest prime that is not below ``least``, so that every distance reaches all slots."""
+    """The smallest prime that is not below ``least``, so that every distance reaches all."""
     number = least | 1
     while any(number % divisor == 0 for divisor in range(3, int(number**0.5) + 1, 2)):
         number += 2
