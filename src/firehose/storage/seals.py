@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from firehose.errors import FirehoseError
 
+Content = bytes  # by another name, for File has a field of that one
+
 
 class Record(BaseModel):
     """A part of a manifest: immutable, and without unknown fields."""
@@ -29,7 +31,7 @@ class File(Record):
         return cls(bytes=path.stat().st_size, sha256=sha256(path))
 
     @classmethod
-    def of_content(cls, content: bytes) -> Self:
+    def of_content(cls, content: Content) -> Self:
         """Those of a file with this content."""
         return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
