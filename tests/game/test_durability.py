@@ -184,6 +184,14 @@ def test_a_run_begins_with_its_checkpoint_and_a_crash_before_it_can_be_begun_aga
     assert left_behind(tmp_path / "empty") == left_behind(tmp_path / "whole")
 
 
+def test_what_a_killed_process_was_about_to_write_is_removed(run: Path) -> None:
+    leftover, own = run / ".test.f32.0123abcd", run / ".notes"
+    leftover.write_bytes(b"costs")
+    own.write_text("mine")
+    resume(run)
+    assert not leftover.exists() and own.exists()
+
+
 def test_a_run_without_any_checkpoint_does_not_begin_with_another_model(run: Path) -> None:
     for state in (run / "checkpoints").iterdir():
         shutil.rmtree(state)

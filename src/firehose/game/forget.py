@@ -15,9 +15,9 @@ from firehose.game.run import make_work
 from firehose.game.scoring import Measure, cost_file, has_costs, without_user
 from firehose.models.store import load, save
 from firehose.storage.checkpoints import Checkpoints
-from firehose.storage.files import sync, write_whole
+from firehose.storage.files import clear_leftovers, sync, write_whole
 from firehose.storage.seals import File
-from firehose.storage.workspace import clear_leftovers
+from firehose.storage.workspace import clear_workspaces
 
 
 def forget(path: str | Path, user: str) -> dict[str, int]:
@@ -62,7 +62,8 @@ def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
     number = corpus.users.index(user)
     checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
-        clear_leftovers(folder / "model")
+        clear_leftovers(folder)
+        clear_workspaces(folder / "model")
         over, found = is_over(folder, contents=True), checkpoints.latest()
         if not over and not found:
             raise FirehoseError(f"{folder} has neither a whole result nor a checkpoint.")

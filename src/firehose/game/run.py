@@ -36,6 +36,7 @@ from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import clear_leftovers
 
 Work = Playing | Fit
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
@@ -159,6 +160,7 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
     folder = work.run.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
+        clear_leftovers(folder)
         if is_new:
             checkpoints.write(0, work.state(), {})
         else:

@@ -34,6 +34,16 @@ def write_through(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed have left of files that they were about to write.
+
+    Only for a folder whose lock is held: what another process is writing is removed, too.
+    """
+    for path in folder.glob(f".*.{'[0-9a-f]' * 8}"):
+        if path.is_file():
+            path.unlink()
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing; their names are on disk afterwards."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
