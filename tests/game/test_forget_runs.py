@@ -12,6 +12,7 @@ from test_run import stop_after
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError, Stopped
+from firehose.game import totals
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome
 from firehose.game.result import is_over, read_result
@@ -86,8 +87,9 @@ def crash_before(monkeypatch: pytest.MonkeyPatch, number: int) -> list[Path]:
 
 @pytest.mark.parametrize("kind", ["over", "stopped"])
 def test_a_crash_at_any_point_leaves_a_run_that_can_be_used_and_forgetting_can_be_done_again(
-    tmp_path: Path, small_corpus: Corpus, kind: str
+    tmp_path: Path, small_corpus: Corpus, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(totals, "RESAMPLES", 20)  # for the time it takes
     begun, expected = tmp_path / "begun", tmp_path / "expected"
     settings = make_settings(assignments=[*TINY_GAME, *ONCE])
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Stopped):
