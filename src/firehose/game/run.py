@@ -11,7 +11,10 @@
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
       *.f32          what held-out posts, and posts of the past, cost the final model
-      result.json    what came of it; it appears last
+      result.json    what came of it, sealed; it appears last
+
+A log is on disk before a checkpoint counts on it; the first checkpoint before ``run.json``; and all
+else before ``result.json``.
 """
 
 import json
