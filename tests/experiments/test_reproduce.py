@@ -231,7 +231,7 @@ def test_a_failure_is_told_and_the_rest_goes_on(tmp_path: Path, corpus: Corpus) 
 
 def test_what_begins_with_a_failed_one_fails_too(tmp_path: Path, corpus: Corpus) -> None:
     pretraining, game = one_game(tmp_path, corpus)
-    pretraining.folder.mkdir(parents=True)  # in the way
+    (pretraining.folder / "mine").mkdir(parents=True)  # in the way
     failed = execute([pretraining, game], at_once=2)
     assert failed[game.key] == f"{pretraining.name} failed"
     assert not game.folder.exists()
