@@ -3,12 +3,19 @@
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+# What tests trust and verify is remembered in no home but their own; fonts are looked for once.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))
+HOME = tempfile.TemporaryDirectory(prefix="firehose-home-")
+os.environ["XDG_STATE_HOME"] = f"{HOME.name}/state"
+os.environ["XDG_CACHE_HOME"] = f"{HOME.name}/cache"
 # Two workers on two cores, each with a thread: more would wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 # Some virtual machines promise instructions for tiles of bfloat16, and die of them.

@@ -37,7 +37,7 @@ def test_who_does_not_wait_is_told_and_who_waits_gets_it(tmp_path: Path) -> None
     with locked(tmp_path, wait=False):
         waiting.start()
         with (
-            pytest.raises(FirehoseError, match="is in use: the same run goes on elsewhere; wait"),
+            pytest.raises(FirehoseError, match="is in use: another process is changing it; wait"),
             locked(tmp_path, wait=False),
         ):
             order.append("never")
