@@ -240,7 +240,7 @@ def test_wrong_input_is_one_sentence(tmp_path: Path, small_corpus: Corpus) -> No
         resume(tmp_path / "run")
     with pytest.raises(FirehoseError, match="does not exist; begin one"):
         resume(tmp_path / "none")
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/checkpoints/mine").mkdir(parents=True)
     with pytest.raises(FirehoseError, match="exists and is not a run"):
         play(small_corpus, tmp_path / "mine", tiny(), replace=True)
     card = json.loads((tmp_path / "run/run.json").read_text())

@@ -164,17 +164,18 @@ def refuse_taken(folder: Path, replace: bool) -> None:
                 f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
                 "--out, or add --replace."
             )
-    elif folder.exists() and not _is_leftover(folder):
+    elif folder.exists() and not is_leftover(folder):
         raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
 
 
-def _is_leftover(folder: Path) -> bool:
-    """Whether a folder is what a process leaves that dies before its run has begun."""
-    if not folder.is_dir():
-        return False
-    names = {path.name for path in folder.iterdir() if not path.name.startswith(".run.json.")}
-    empty = names <= {"checkpoints"} and not checkpoints_of(folder).numbers()
-    return empty or (folder / REPLACED).is_file()
+def is_leftover(folder: Path) -> bool:
+    """Whether a folder holds nothing, or what is left of a run that never began or was removed."""
+    checkpoints = checkpoints_of(folder).folder
+    ours = {checkpoints, *folder.glob(".run.json.*")}
+    states = {checkpoints / "partial", *checkpoints.glob("state-*")}
+    within = checkpoints.iterdir() if checkpoints.is_dir() else ()
+    bare = folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
+    return bare or (folder / REPLACED).is_file()
 
 
 def clear(folder: Path) -> None:
@@ -183,13 +184,15 @@ def clear(folder: Path) -> None:
     First ``run.json`` gets another name, by which a folder that is half empty is known as a
     leftover: a run can be begun in it.
     """
+    replaced = folder / REPLACED
     if (folder / "run.json").exists():
-        (folder / "run.json").replace(folder / REPLACED)
+        (folder / "run.json").replace(replaced)
         sync(folder)
-    kept = (REPLACED, "checkpoints")
-    for path in [*folder.iterdir(), *(folder / "checkpoints").iterdir()]:
-        if path.name not in kept:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    checkpoints = checkpoints_of(folder).folder
+    for path in {*folder.iterdir(), *checkpoints.iterdir()} - {checkpoints, replaced}:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    sync(folder)
+    replaced.unlink(missing_ok=True)
 
 
 def refuse_own_parts(run: Run) -> None:
@@ -271,19 +274,6 @@ def find_corpus(folder: Path, card: RunCard, corpus: str | Path | None = None) -
         if opened.seal() == card.corpus.seal:
             return opened
     raise FirehoseError(f"{paths[0]} is not the corpus that {folder} was begun with.")
-
-
-def find_start(folder: Path, card: RunCard) -> Path | None:
-    """The model that a run began with, for one that has no checkpoint yet."""
-    if card.start is None:
-        return None
-    for path in card.start.candidates(folder):
-        if read_card(path).files[WEIGHTS].sha256 == card.start.seal:
-            return path
-    raise FirehoseError(
-        f"{card.start.absolute}, which {folder} begins with, is not there any more, and there is "
-        "no checkpoint yet; bring it back, or begin again with --replace."
-    )
 
 
 def _settings(folder: Path, card: RunCard, trust: bool) -> Settings:

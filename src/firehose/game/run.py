@@ -24,11 +24,9 @@ from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import AnyCorpus
 from firehose.game.folder import (
-    REPLACED,
     Run,
     checkpoints_of,
     clear,
-    find_start,
     new_run,
     open_run,
     read_run,
@@ -116,7 +114,6 @@ def _begin(run: Run, replace: bool) -> Any:
         refuse_taken(folder, replace)  # it may have appeared meanwhile
         clear(folder)
         work.run.card.write(folder)
-        (folder / REPLACED).unlink(missing_ok=True)
         return _carry_out(work)
 
 
@@ -147,10 +144,7 @@ def resume(
     checkpoints = checkpoints_of(folder)
     with checkpoints.held():
         _refuse_over(folder)
-        opened = open_run(folder, corpus, trust)
-        if not checkpoints.numbers():
-            opened = opened._replace(start=find_start(folder, opened.card))
-        work = make_work(_told_what_differs(opened))
+        work = make_work(_told_what_differs(open_run(folder, corpus, trust)))
         if previous:
             _step_back(checkpoints)
         return _carry_out(work)
