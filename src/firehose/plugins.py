@@ -221,10 +221,11 @@ def _load(file: str, what: str, place: str) -> Any:
     if not path.is_file():
         raise FirehoseError(f"{file} does not exist; a {what} of your own is FILE.py:Class.")
     name = f"{USERS}{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    source = path.read_bytes()
-    _admit(place, {path: source})
+    source, loaded = path.read_bytes(), sys.modules.get(name)
+    if loaded is None or isinstance(place, FromFile):  # it may have changed since
+        _admit(place, {path: source})
+    if loaded is not None:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -216,8 +216,8 @@ def read_card(folder: Path) -> Card:
         schema = body["schema_version"]
         if body["format"] == FORMAT and schema not in (SCHEMA, WITHOUT_SEAL):
             raise FirehoseError(
-                f"{folder} has model schema {schema}, this Firehose reads {SCHEMA}; train it again, "
-                "or use the Firehose that made it."
+                f"{folder} has model schema {schema}, this Firehose reads {SCHEMA}; train it "
+                "again, or use the Firehose that made it."
             )
         seal = None if schema == WITHOUT_SEAL else body.pop("seal")
         card = Card.model_validate(body)

@@ -17,8 +17,9 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     """A new folder; what is put into its ``result`` becomes ``out`` when the block ends well.
 
     An older ``out`` that is to be replaced is locked from the beginning: what is read from it in
-    the block is what is replaced. A run that is killed leaves only its folder behind, hidden beside ``out``; the next run for
-    the same ``out`` removes it. A folder that a living run is using is locked, and left alone.
+    the block is what is replaced. A run that is killed leaves only its folder behind, hidden beside
+    ``out``; the next run for the same ``out`` removes it. A folder that a living run is using is
+    locked, and left alone.
     """
     folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as locks:
