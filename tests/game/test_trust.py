@@ -1,6 +1,7 @@
 """Code that only a file names is not run, unless it is known as the user's, or allowed."""
 
 import json
+import pickle
 import py_compile
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from test_run import left_behind, stop_after
 from conftest import INLINE, simple_posts, write_posts
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
-from firehose.data.prepare import Execution, prepare
+from firehose.data.prepare import prepare
 from firehose.errors import FirehoseError, Stopped
 from firehose.experiments.compare import compare
 from firehose.experiments.jobs import Job
@@ -231,8 +232,10 @@ def test_a_configuration_from_somebody_else_runs_no_source(
     config = made.path / "config.toml"
     refuse(lambda: make_plan(config=config), tmp_path)
     plan = make_plan(config=config, trust=True)
-    again = prepare(plan, tmp_path / "again", Execution(2)).corpora[0]
-    assert again.seal() == made.seal()
+    sent = pickle.dumps(plan.source)  # as it is to the processes that do the work
+    another()
+    assert dict(pickle.loads(sent)) == dict(plan.source) and has_run(tmp_path)
+    assert prepare(plan, tmp_path / "again", INLINE).corpora[0].seal() == made.seal()
 
 
 def test_the_runs_of_an_experiment_inherit_what_was_decided(
