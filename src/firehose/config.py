@@ -77,7 +77,7 @@ def read_toml(path: Path, trust: bool = False) -> dict[str, Any]:
     """The tables of a TOML file; with ``trust``, what they name is as if the user had named it."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        return tables if trust else marked(tables, str(path))  # type: ignore[no-any-return]
+        return tables if trust else marked(tables, str(path))
     except OSError as error:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -23,6 +23,7 @@ from firehose.game.folder import checkpoints_of, clear, read_run
 from firehose.game.forget import forget
 from firehose.game.run import play, pretrain, resume
 from firehose.game.settings import Settings, make_settings
+from firehose.machine import machine
 from firehose.models.store import load
 from firehose.storage.locks import LockedError, locked
 from small_models import TINY_GAME
@@ -156,7 +157,7 @@ def test_the_newest_checkpoint_is_kept_where_the_one_before_is_damaged(stopped: 
 def test_it_is_said_what_differs_from_when_a_run_was_begun(
     stopped: Path, over: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = folders.machine()
+    here = machine()
     other = here | {"torch": "0.1", "threads": 99}
     monkeypatch.setattr(folders, "machine", lambda: other)
     resume(stopped)

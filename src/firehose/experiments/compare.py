@@ -16,6 +16,8 @@ from firehose.report.tables import Table
 from firehose.report.words import many
 from firehose.storage.files import write_whole
 
+PAIR = ("learner", "optimizer")
+
 
 def compare(runs: Sequence[str | Path], corpus: str | Path | None = None) -> Comparison:
     """Read runs that are over; they must have been played on the same corpus.
@@ -33,7 +35,7 @@ def compare(runs: Sequence[str | Path], corpus: str | Path | None = None) -> Com
     return Comparison.of(found, played)
 
 
-def _read(folder: Path, first: Path, corpus: str) -> Run:
+def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
     """Read a run that is over; its corpus must have the seal of the first one's."""
     with reading(folder):
         card = read_run(folder)
@@ -42,8 +44,10 @@ def _read(folder: Path, first: Path, corpus: str) -> Run:
         if card.kind != "play":
             raise FirehoseError(f"{folder} is a training; only games can be compared.")
         outcome = Outcome.read(folder)
-    game = card.settings["play"]
-    learner, optimizer = game["learner"]["kind"], game["optimizer"]["kind"]
+    try:
+        learner, optimizer = (card.settings["play"][part]["kind"] for part in PAIR)
+    except (KeyError, TypeError):
+        raise FirehoseError(f"{folder / 'run.json'} does not say which game was played.") from None
     return Run(f"{name_of(learner)} × {name_of(optimizer)}", learner, optimizer, outcome)
 
 

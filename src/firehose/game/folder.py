@@ -66,7 +66,7 @@ class RunCard(Record):
     corpus: Place
     start: Place | None  # the pretrained model that it began with; not needed to go on
     plugins: dict[str, Place]  # files of the user's, by the kind that names them
-    settings: dict[str, Any]
+    settings: dict[str, dict[str, Any]]
     checkpoint_every: float
     tensorboard: bool
 
