@@ -101,9 +101,9 @@ def run_case(source: str, seed: int, number: int) -> tuple[int, Counter[str], fl
         folder = Path(place)
         count = random.choice([1, 2, 30, most // 4, most])
         case = make(random, folder, count)
-        # Many shards in short files, as each of them opens the file again.
-        tabular.BYTES_PER_SHARD = random.choice([7, 1_000]) if count <= 30 else 200_000
-        tabular.ROWS_PER_SHARD = 3 if count <= 30 else 500
+        size = sum(path.stat().st_size for path in folder.glob("a.*"))
+        tabular.BYTES_PER_SHARD = max(size // random.choice([1, 3, 50]), 7)
+        tabular.ROWS_PER_SHARD = max(count // random.choice([1, 3, 50]), 3)
         begun = time.process_time()
         try:
             found = [one for shard in case.source.shards() for one in case.source.records(shard)]

@@ -458,9 +458,3 @@ def test_paths_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
         read(write(tmp_path / "a.txt", "text"))
     with pytest.raises(FirehoseError, match=r"source\.paths is empty"):
         read()
-
-
-def test_a_line_without_end_does_not_fill_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    XXX

@@ -50,14 +50,14 @@ class CsvRows:
             reason = None
             try:
                 for cells in reader:
-                    if cells and width is None:
+                    if width is None and cells:
                         width = len(cells)
-                    if len(cells) == width:
+                    if cells and len(cells) == width:
                         yield self._number, cells
+                    elif self._row[1:]:  # it may have swallowed rows
+                        reason = BROKEN
+                        break
                     elif cells:
-                        if self._row[1:]:  # it may have swallowed rows
-                            reason = BROKEN
-                            break
                         yield self._number, BROKEN
                     self._number += len(self._row)
                     self._row.clear()

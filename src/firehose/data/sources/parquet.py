@@ -5,7 +5,7 @@ Columns of every type can be read. What has no meaning as a text, a number or a 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -61,7 +61,8 @@ def read_rows(
 ) -> Iterator[Rows]:
     """The rows ``span`` of a row group, some at a time, with the values of the columns ``names``.
 
-    The value of a column that is missing is None; ``time`` is the name of that of the times. A row with texts of over ``max_bytes`` is too long. Raises a DamagedError after what could be
+    The value of a column that is missing is None; ``time`` is the name of that of the times. A
+    row with texts of over ``max_bytes`` is too long. Raises a DamagedError after what could be
     read.
     """
     try:
@@ -122,7 +123,7 @@ def _some(
             sizes[long] = 0
         part = (np.cumsum(sizes) - sizes) // BYTES  # of each row
         bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), count]
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         some = {name: column[begin:end] for name, column in columns.items()}
         cells: dict[str, Any] = {
             name: _cells(column) for name, column in some.items() if name != time
