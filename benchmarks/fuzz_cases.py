@@ -299,10 +299,12 @@ def tweet(random: Random, post: Post) -> Record:  # noqa: PLR0911 (one for each 
         return random.choice([b'{"limit": {"track": 1}}', b'{"warning": 5}']), "control message"
     if kind == 6:
         name = random.choice(["user", "text", "id_str"])
-        value = random.choice([None, [], "", {}])
+        nothing: list[Any] = [None, [], "", {}]
+        value = random.choice(nothing)
         return json.dumps(record | {name: value}).encode(), f"no {name.removesuffix('_str')}"
     if kind == 7:
-        value = random.choice(["soon", 5, "Wed Feb 31 20:19:24 +0000 2018", [], {"$date": 1}])
+        absurd: list[Any] = ["soon", 5, "Wed Feb 31 20:19:24 +0000 2018", [], {"$date": 1}]
+        value = random.choice(absurd)
         return json.dumps(record | {"created_at": value}).encode(), "unreadable time"
     if kind == 8:
         return line[: random.randint(1, len(line) - 1)], "broken JSON"

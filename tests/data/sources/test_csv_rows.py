@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -132,7 +133,7 @@ def test_the_limits_are_settings(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('id,user,time,text\n1,u,0,"the first\ntwo\nthree"\n')
 
-    def read(**limits: int) -> list[str]:
+    def read(**limits: Any) -> list[str]:
         source = Tabular(paths=(str(path),), **limits)
         found = [record for shard in source.shards() for record in source.read(shard)]
         return [one.text if isinstance(one, Post) else one.reason for one in found]

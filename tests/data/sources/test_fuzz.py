@@ -9,14 +9,15 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import fuzz
 from firehose.data.post import Post, Skip
+from firehose.data.sources import tabular
 from firehose.data.sources.tabular import Tabular
 from fuzz_cases import Case
 
 
 @pytest.mark.parametrize("source", fuzz.SOURCES)
 def test_every_record_is_in_its_place(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz.tabular, "BYTES_PER_SHARD", 0)  # put back after the test
-    monkeypatch.setattr(fuzz.tabular, "ROWS_PER_SHARD", 0)
+    monkeypatch.setattr(tabular, "BYTES_PER_SHARD", 0)  # put back after the test
+    monkeypatch.setattr(tabular, "ROWS_PER_SHARD", 0)
     for number in (1, 2, 3):
         records, places, _ = fuzz.run_case(source, 0, number)
         assert records == places.total()

@@ -19,7 +19,7 @@ from firehose.data.sources.tabular import Tabular
 YEAR_1000, YEAR_3000 = -30_610_224_000_000, 32_503_680_000_000
 
 
-def read(path: Path, **settings: int) -> list[Post | Skip]:
+def read(path: Path, **settings: Any) -> list[Post | Skip]:
     source = Tabular(paths=(str(path),), **settings)
     return [record for shard in source.shards() for record in source.read(shard)]
 

@@ -298,16 +298,16 @@ def test_published_lists_select_and_split(tmp_path: Path) -> None:
 
 
 def test_a_tar_that_leads_back_to_its_start_ends(tmp_path: Path) -> None:
-    path = tar(tmp_path / "a.tar", {"00.json": grab(v1(1)), "01.json": grab(v1(2))})
+    path = tar(tmp_path / "a.tar", {f"{n:02}.json": grab(v1(n)) for n in (1, 2, 3)})
     data = bytearray(path.read_bytes())
-    second = 1024
-    data[second + 124 : second + 136] = (-1024).to_bytes(12, "big", signed=True)  # its size
-    header = data[second : second + 512]
+    third = 2048
+    data[third + 124 : third + 136] = (-1536).to_bytes(12, "big", signed=True)  # its size
+    header = data[third : third + 512]
     header[148:156] = b" " * 8
-    data[second + 148 : second + 156] = b"%06o\0 " % sum(header)
+    data[third + 148 : third + 156] = b"%06o\0 " % sum(header)
     path.write_bytes(data)
-    post = Post("7", "hello", TIME, "1", "en")
-    assert read(path) == [post, Skip("truncated or corrupt archive", str(path))]
+    posts = [Post("7", "hello", TIME, name, "en") for name in ("1", "2")]
+    assert read(path) == [*posts, Skip("truncated or corrupt archive", str(path))]
 
 
 @pytest.mark.parametrize("size", [10**6, 8**11 - 1, 2**80])

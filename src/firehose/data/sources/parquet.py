@@ -91,7 +91,7 @@ def _longest_shared(path: str, group: int, texts: Sequence[str]) -> int:
         first = next(file.iter_batches(1, [group], texts, use_threads=False), None)
     columns = first.columns if first else []
     shared = [each.dictionary for each in columns if pa.types.is_dictionary(each.type)]
-    return max((pc.max(pc.binary_length(values)).as_py() or 0 for values in shared), default=0)
+    return max((int(_lengths(values).max(initial=0)) for values in shared), default=0)
 
 
 def _rows_at_a_time(file: pq.ParquetFile, group: int, needed: Sequence[str]) -> int:
@@ -116,7 +116,9 @@ def _some(
     bounds = [0, count]
     shared = any(pa.types.is_dictionary(column.type) for column in columns.values())
     if shared or sum(column.nbytes for column in columns.values()) > min(max_bytes, BYTES):
-        sizes = sum(map(_sizes, columns.values()), np.zeros(count, np.int64))
+        sizes = np.zeros(count, np.int64)
+        for column in columns.values():
+            sizes += _sizes(column)
         long = sizes > max_bytes
         if long.any():
             columns = {name: _without(column, long) for name, column in columns.items()}
@@ -149,15 +151,14 @@ def _sizes(column: Any) -> Sizes | int:
     if pa.types.is_dictionary(column.type):
         if not _is_text(column.type.value_type):
             return 0
-        of = pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy().astype(np.int64)
-        if not len(of):
-            return 0
-        indices = column.indices
-        where = pc.fill_null(indices, 0).to_numpy() if indices.null_count else indices.to_numpy()
-        return cast(Sizes, of[where])
-    if not _is_text(column.type):
-        return 0
-    return cast(Sizes, pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64))
+        lengths = _lengths(column.dictionary)
+        return lengths[pc.fill_null(column.indices, 0).to_numpy()] if len(lengths) else 0
+    return _lengths(column) if _is_text(column.type) else 0
+
+
+def _lengths(texts: Any) -> Sizes:
+    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
+    return cast(Sizes, lengths.astype(np.int64))
 
 
 def _without(column: Any, long: NDArray[np.bool_]) -> Any:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -24,7 +25,7 @@ def test_lines_do_not_depend_on_chunks(chunks: list[str], limit: int) -> None:
         assert one == line.encode() if len(line) <= limit else isinstance(one, Overlong)
 
 
-def read(path: Path, **settings: int) -> list[Post | Skip]:
+def read(path: Path, **settings: Any) -> list[Post | Skip]:
     source = Tabular(paths=(str(path),), **settings)
     shards = json.loads(json.dumps(source.shards()))
     return [record for shard in shards for record in source.read(shard)]
