@@ -91,7 +91,8 @@ def _longest_shared(path: str, group: int, texts: Sequence[str]) -> int:
         first = next(file.iter_batches(1, [group], texts, use_threads=False), None)
     columns = first.columns if first else []
     shared = [each.dictionary for each in columns if pa.types.is_dictionary(each.type)]
-    return max((int(_lengths(values).max(initial=0)) for values in shared), default=0)
+    longest: list[int] = [_lengths(values).max(initial=0).item() for values in shared]
+    return max(longest, default=0)
 
 
 def _rows_at_a_time(file: pq.ParquetFile, group: int, needed: Sequence[str]) -> int:
