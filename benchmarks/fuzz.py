@@ -47,7 +47,7 @@ SOURCES: dict[str, tuple[Callable[[Random, Path, int], Case], float, int]] = {
 }
 MEMORY = 3 << 30  # bytes of address space, of which libraries take one already
 SECONDS = 60  # for one file
-PREPARED = 25  # one file of so many is prepared
+PREPARED = 50  # one file of so many is prepared
 
 
 class WrongError(Exception):

@@ -111,7 +111,7 @@ def parquet_case(random: Random, folder: Path, count: int) -> Case:
         "is_retweet": [post.is_retweet for post in posts],
         "is_reply": [post.is_reply for post in posts],
     })  # fmt: skip
-    if random.random() < 0.1:  # every row refers to one text
+    if random.random() < 0.03:  # every row refers to one text
         shared = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), ["y" * 80_000])
         table, fates = table.set_column(3, "text", shared), ["too long"] * count
     path = folder / "a.parquet"

@@ -91,8 +91,7 @@ def _longest_shared(path: str, group: int, texts: Sequence[str]) -> int:
         first = next(file.iter_batches(1, [group], texts, use_threads=False), None)
     columns = first.columns if first else []
     shared = [each.dictionary for each in columns if pa.types.is_dictionary(each.type)]
-    longest: list[int] = [_lengths(values).max(initial=0).item() for values in shared]
-    return max(longest, default=0)
+    return max((int(_lengths(values).max(initial=0)) for values in shared), default=0)
 
 
 def _rows_at_a_time(file: pq.ParquetFile, group: int, needed: Sequence[str]) -> int:
@@ -100,7 +99,8 @@ def _rows_at_a_time(file: pq.ParquetFile, group: int, needed: Sequence[str]) -> 
     metadata = file.metadata.row_group(group)
     columns = map(metadata.column, range(metadata.num_columns))
     sizes = [c.total_uncompressed_size for c in columns if c.path_in_schema in needed]
-    return min(max(BYTES * metadata.num_rows // max(sum(sizes), 1), 1), ROWS)
+    rows: int = BYTES * metadata.num_rows // max(sum(sizes), 1)
+    return min(max(rows, 1), ROWS)
 
 
 def _stored(batch: pa.RecordBatch, name: str) -> Any:
