@@ -49,8 +49,9 @@ def show(*things: Any) -> None:
     """Print texts and tables, as wide as they are."""
     from rich.console import Console
 
+    from firehose.errors import visible_lines
     from firehose.report.tables import Table, terminal
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for thing in things:
-        console.print(terminal(thing) if isinstance(thing, Table) else thing)
+        console.print(terminal(thing) if isinstance(thing, Table) else visible_lines(str(thing)))
