@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 import firehose
 from firehose.cli import classic, data, experiments, models, runs
 from firehose.cli.app import app, show
-from firehose.errors import FirehoseError, Stopped
+from firehose.errors import FirehoseError, Stopped, visible_lines
 
 __all__ = ["classic", "data", "experiments", "main", "models", "runs"]
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _fail(sentence: str, status: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(sentence, err=True)
+    typer.echo(visible_lines(sentence), err=True)
     sys.stdout.flush()
     # Not sys.exit: the threads of an engine that was stopped midway must not have a last word.
     os._exit(status)
