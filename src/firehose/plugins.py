@@ -178,6 +178,8 @@ def _admit(place: str, sources: Mapping[Path, bytes]) -> None:
 
 def own_kinds(tables: Any) -> list[str]:
     """The kinds of the user's own that tables of settings name, at any depth."""
+    if isinstance(tables, list | tuple):
+        return [own for value in tables for own in own_kinds(value)]
     if not isinstance(tables, Mapping):
         return []
     kind = tables.get("kind")

@@ -29,14 +29,14 @@ def test_the_saved_and_scored_model_is_the_average(tmp_path: Path, small_corpus:
     work = make_work(open_run(run))
     state = Checkpoints(run / "checkpoints").latest()
     assert state is not None
-    work.restore(state)
+    work.restore(state.state, state.logs)
     saved = load_model(run, small_corpus).model
-    average = state["optimizer"]["averages"]["0"]["shared"]
-    raw = state["model"]["weights"]
+    average = state.state["optimizer"]["averages"]["0"]["shared"]
+    raw = state.state["model"]["weights"]
     for name, weight in saved.state_dict().items():
         assert torch.equal(weight, average[name])
         assert not weight.dim() or not torch.equal(weight, raw[name]) or not weight.any()
-    assert not torch.equal(saved.users.vectors, state["model"]["users"]["vectors"])
+    assert not torch.equal(saved.users.vectors, state.state["model"]["users"]["vectors"])
     for split in ("test", "validation"):
         expected = costs(saved, small_corpus.splits[split]).nats
         assert read_costs(run, small_corpus, split).nats == pytest.approx(expected, rel=1e-5)

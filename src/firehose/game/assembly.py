@@ -1,6 +1,6 @@
 """A game put together from its settings: all parts, and the state they are in together."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 from firehose.methods.predictor import PREDICTORS, Predictor
 from firehose.methods.step import Setup
-from firehose.models.model import Model
+from firehose.models.model import Model, WeightSet
 from firehose.models.perceptron import Perceptron
 from firehose.models.store import from_pretrained
 from firehose.optim.rule import RULES
@@ -32,7 +32,8 @@ class Game:
     """All parts of a game, and the state they are in together.
 
     ``task_sizes`` are the posts of each task, where tasks come one after another; ``past`` are
-    batches of posts that come before the stream, which the predictor may know.
+    batches of posts that come before the stream, which the predictor may know; ``frozen`` are
+    weights that do not learn, for a predictor that mixes them.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Game:
         playing: Playing,
         task_sizes: tuple[int, ...] = (),
         past: Iterable[Batch] = (),
+        frozen: Sequence[WeightSet] = (),
     ) -> None:
         setup = Setup(model, playing.step_size, playing.steps, model.max_tokens, task_sizes)
         self.model = model
@@ -49,9 +51,9 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
-        self.predictor: Predictor = PREDICTORS.make(
-            playing.predictor, setup, self.optimizer.weights
-        )
+        first, *rest = self.optimizer.weights
+        weights = (first, *frozen, *rest)
+        self.predictor: Predictor = PREDICTORS.make(playing.predictor, setup, weights)
         self.past = past
         # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
         self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
@@ -130,10 +132,10 @@ def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = 
     model = make_model(corpus, settings, start)
     if isinstance(corpus, PictureCorpus):
         return Game(model, settings.play, corpus.task_sizes)
-    return Game(model, settings.play, past=_past(corpus))
+    return Game(model, settings.play, past=past_of(corpus))
 
 
-def _past(corpus: Corpus) -> Iterator[Batch]:
+def past_of(corpus: Corpus) -> Iterator[Batch]:
     """The posts of a corpus that come before its stream, a block at a time."""
     posts = corpus.splits.get("pretrain", ())
     for start in range(0, len(posts), AT_ONCE):

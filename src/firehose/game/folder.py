@@ -17,9 +17,11 @@ from firehose.config import marked
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
-from firehose.game.scoring import Payer, costs, write_costs
+from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
+from firehose.models.companion import Companion
+from firehose.models.model import Payer
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
 from firehose.plugins import checksum, own_kinds, source_file
@@ -108,10 +110,10 @@ class Run(NamedTuple):
             start=None,
         )
 
-    def save_model(self, model: Personal) -> None:
-        """Save the final model."""
+    def save_model(self, model: Personal, beside: Companion | None = None) -> None:
+        """Save the final model, and what predicts with it, if more does."""
         assert isinstance(self.corpus, Corpus)
-        trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin())
+        trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin(), beside)
         save(trained, self.folder / "model", replace=True)
 
     def score(self, payer: Payer) -> None:
@@ -292,6 +294,8 @@ def _renamed(value: Any, kind: str, found: str) -> Any:
     """The tables with one kind replaced wherever it is named."""
     if isinstance(value, dict):
         return {name: _renamed(each, kind, found) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_renamed(each, kind, found) for each in value]
     return found if value == kind else value
 
 

@@ -9,11 +9,12 @@ from firehose.data.corpus import Corpus
 from firehose.data.forget import forget_in_corpus
 from firehose.errors import FirehoseError
 from firehose.game.folder import checkpoints_of, open_run
+from firehose.game.live import load
 from firehose.game.outcome import Outcome, TrainingOutcome
 from firehose.game.result import is_over, read_files, read_result, write_result
 from firehose.game.run import make_work
 from firehose.game.scoring import Measure, cost_file, has_costs, without_user
-from firehose.models.store import load, write
+from firehose.models.store import load as load_model, write
 from firehose.storage.files import clear_leftovers, sync, write_whole
 from firehose.storage.seals import File
 from firehose.storage.workspace import clear_workspaces, workspace
@@ -32,23 +33,25 @@ def forget(
     if (folder / "run.json").is_file():
         return _forget_in_run(folder, user, corpus, trust)
     if (folder / "model.json").is_file():
-        return _forget_in_model(folder, user)
+        return _forget_in_model(folder, user, trust)
     if (folder / "manifest.json").is_file():
         return forget_in_corpus(folder, user)
     raise FirehoseError(f"{folder} is neither a model, nor a run, nor a corpus.")
 
 
-def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
+def _forget_in_model(folder: Path, user: str, trust: bool) -> dict[str, int]:
     with workspace(folder, replace=True) as work:  # its lock is held from here on
-        trained = load(folder)
+        trained = load(folder, min_users=1, trust=trust)
         number = trained.users.number(user)
         if number is None:
             raise FirehoseError(f"{folder} knows no user {user!r}.")
-        erased = int(trained.model.users.forget(number))
+        erased = {"vectors": int(trained.model.users.forget(number))}
+        if trained.is_mixed:
+            erased["things a predictor kept"] = trained.game.predictor.forget(number)
         trained.users.forget(user)
         (work / "result").mkdir()
         write(trained, work / "result")
-    return {"vectors": erased, "names": 1}
+    return erased | {"names": 1}
 
 
 def _forget_in_run(
@@ -90,8 +93,8 @@ def _forget_in_run(
             _remove_unfinished(folder, contents)
             return erased
         model = folder / "model"
-        if model.exists() and load(model).users.number(user) is not None:
-            erased |= _forget_in_model(model, user)
+        if model.exists() and load_model(model).users.number(user) is not None:
+            erased |= _forget_in_model(model, user, trust)
         is_game = run.card.kind == "play"
         result = Outcome.of(folder, corpus) if is_game else TrainingOutcome.read(folder)
         result.write(folder)

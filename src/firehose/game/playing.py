@@ -12,6 +12,7 @@ from firehose.game.folder import Run
 from firehose.game.log import Log, summary, write_table
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
 from firehose.game.scoring import accuracies, score_past, write_costs
+from firehose.methods.predictor import companion_of
 from firehose.models.personal import Personal
 from firehose.storage.seals import File
 
@@ -72,8 +73,9 @@ class Playing:
         model, corpus = self.game.model, self.run.corpus
         assert isinstance(model, Personal) and isinstance(corpus, Corpus)
         predictor = self.game.predictor
+        beside = companion_of(predictor, corpus.users.__getitem__)
         with predictor.in_use():
-            self.run.save_model(model)
+            self.run.save_model(model, beside)
         self.run.score(predictor)
         past = score_past(predictor, corpus.splits["train"], self.game.posts)
         write_costs(self.run.folder, "past", past)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.game.result import read_files, refuse_altered
 from firehose.game.totals import Measured, Totals
-from firehose.models.model import Paid
+from firehose.models.model import Payer
 from firehose.models.perceptron import labels
 from firehose.progress import track
 from firehose.storage.files import write_whole
@@ -97,13 +97,6 @@ class Costs(NamedTuple):
         if users is not None:
             nats, count = (np.bincount(columns["user"], column, users) for column in (nats, count))
         return Totals(nats[None], count[None])
-
-
-class Payer(Protocol):
-    """A model or a predictor."""
-
-    def pay(self, batch: Batch) -> Paid:
-        """What each post costs, without changing anything."""
 
 
 def costs(

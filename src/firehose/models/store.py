@@ -7,6 +7,7 @@
       weights.safetensors  shared weights, and a vector per user
       users.parquet        the name of each vector's user
       vocabulary.model     SentencePiece
+      predictor.*          what a predictor knows beside the model, if it does: see companion
 """
 
 import json
@@ -29,7 +30,8 @@ from firehose.data.post import Post
 from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
-from firehose.models.model import Paid
+from firehose.models.companion import Companion
+from firehose.models.model import Paid, Payer, Speaker
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.users import NOBODY
 from firehose.storage import tensors
@@ -56,6 +58,7 @@ class Card(Record):
     model: ModelPlan
     encoder: EncoderPlan
     origin: dict[str, Any]  # how it was made, and how well it did then
+    predictor: dict[str, Any] | None = None  # the settings of what predicts with it, if more does
     files: dict[str, File]
 
     def to_json(self) -> str:
@@ -72,13 +75,20 @@ class Trained:
     encoder: Encoder
     users: UserRegistry = field(default_factory=UserRegistry)
     origin: dict[str, Any] = field(default_factory=dict)
+    saved: Companion | None = None  # what predicts with it, if more does, as it is on disk
 
     @classmethod
     def of_corpus(
-        cls, model: Personal, corpus: Corpus, origin: dict[str, Any] | None = None
+        cls,
+        model: Personal,
+        corpus: Corpus,
+        origin: dict[str, Any] | None = None,
+        saved: Companion | None = None,
     ) -> Self:
         """A model that was trained on a corpus: its texts and users are those of the corpus."""
-        return cls(model, Encoder.of_corpus(corpus), UserRegistry(corpus.users), origin or {})
+        return cls(
+            model, Encoder.of_corpus(corpus), UserRegistry(corpus.users), origin or {}, saved
+        )
 
     def number(self, user: str | None) -> int:
         """The number of a user who has a vector; ``NOBODY`` for anybody else."""
@@ -98,9 +108,34 @@ class Trained:
         """
         return nullcontext()
 
+    @property
+    def payer(self) -> Payer:
+        """What pays for posts: the model, or what predicts with it."""
+        self._refuse_saved()
+        return self.model
+
+    @property
+    def speaker(self) -> Speaker | None:
+        """What has a say beside the model when texts are written, if anything has."""
+        self._refuse_saved()
+        return None
+
+    def _refuse_saved(self) -> None:
+        """Refuse to let a model predict alone that was saved with more."""
+        if self.saved is not None:
+            raise FirehoseError("This model was saved with a predictor; open it by firehose.load.")
+
+    def companion(self) -> Companion | None:
+        """What is saved beside the model."""
+        return self.saved
+
+    def saving(self) -> AbstractContextManager[None]:
+        """Let the model have the weights inside that are to be saved."""
+        return nullcontext()
+
     def pay(self, posts: Sequence[Post]) -> Paid:
         """What these texts cost, each with its user's vector; users who have none are nobody."""
-        return self.model.pay(self.encoder.encode(posts, self.users, grow=False))
+        return self.payer.pay(self.encoder.encode(posts, self.users, grow=False))
 
     def known(self) -> list[str]:
         """The names of the users who have a vector."""
@@ -114,17 +149,19 @@ def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
     with workspace(Path(out), replace) as folder:
         result = folder / "result"
         result.mkdir()
-        with trained.in_use():
-            write(trained, result)
+        write(trained, result)
 
 
 def write(trained: Trained, folder: Path) -> None:
     """Write a model's files into an empty folder."""
-    model = trained.model
-    weights = dict(model.state_dict())
-    tensors.refuse_not_finite(weights, folder.parent)
+    model, saved = trained.model, trained.companion()
     count = len(model.users)
-    tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
+    with trained.saving():
+        weights = dict(model.state_dict())
+        tensors.refuse_not_finite(weights, folder.parent)
+        tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
+    if saved is not None:
+        saved.write(folder)
     pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)
     (folder / "vocabulary.model").write_bytes(trained.encoder.vocabulary.model)
     files = {path.name: File.of(path) for path in sorted(folder.iterdir())}
@@ -135,6 +172,7 @@ def write(trained: Trained, folder: Path) -> None:
         model=model.plan,
         encoder=trained.encoder.plan,
         origin=trained.origin,
+        predictor=None if saved is None else dict(saved.settings),
         files=files,
     )
     (folder / "model.json").write_text(card.to_json(), encoding="utf-8")
@@ -150,7 +188,7 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     """Open the folder of a model, or of a run that has one; raises an error for any other.
 
     With a ``corpus`` the users are numbered as there, by their names; users who are not in it
-    follow.
+    follow. A model that was saved with a predictor is opened by ``game.live.load``.
     """
     folder = find_model(Path(path))
     with unreplaced(folder):
@@ -159,6 +197,7 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
         vocabulary = Vocabulary.load(folder / "vocabulary.model")
         weights = tensors.read(folder / WEIGHTS)
         names = pq.read_table(folder / USERS)["user"].to_pylist()
+        saved = None if card.predictor is None else Companion.read(folder, card.predictor)
     if corpus is not None:
         refuse_other_words(folder, vocabulary, corpus)
     _refuse_wrong_sizes(folder, card, vocabulary, weights, names)
@@ -167,10 +206,13 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     tensors.refuse_misfits(weights, wanted, folder / WEIGHTS)
     vectors = weights.pop(VECTORS)
     model.load_state_dict(weights)
-    users = UserRegistry(corpus.users if corpus else ())
+    kept = saved.users if saved else {}
+    users = UserRegistry(corpus.users) if corpus else UserRegistry.numbered(kept)
     model.users.enter(np.array([users.add(name) for name in names], np.int64), vectors)
     encoder = Encoder(vocabulary, **dict(card.encoder))
-    return Trained(model.eval(), encoder, users, card.origin)
+    for name in kept:
+        users.add(name)
+    return Trained(model.eval(), encoder, users, card.origin, saved)
 
 
 def _refuse_wrong_sizes(
