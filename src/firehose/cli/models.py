@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def evaluate(
+def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     model: ModelPath,
     corpus: CorpusPath,
     split: Annotated[str, Option(help="train, validation, test, or pretrain.")] = "test",

@@ -48,6 +48,8 @@ def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
         learner, optimizer = (card.settings["play"][part]["kind"] for part in PAIR)
         inner = card.settings["play"]["optimizer"].get("inner")
         told = name_of(optimizer) + (f" of {name_of(inner['kind'])}" if inner else "")
+        predictor = card.settings["play"].get("predictor", {}).get("kind", "model")
+        told += "" if predictor == "model" else f", {name_of(predictor)}"
     except (KeyError, TypeError):
         raise FirehoseError(f"{folder / 'run.json'} does not say which game was played.") from None
     return Run(f"{name_of(learner)} × {told}", learner, optimizer, outcome)
