@@ -18,17 +18,18 @@ from firehose.plugins import Choice
 class OnlineEWC(Learner):
     """Learns from the stream, and holds on to the shared weights that earlier posts depend on.
 
-    The penalty is ½ · strength · Σ F (θ − θ*)². F, the Fisher information, is a running average of
-    the squared gradient; θ*, the anchor, is one of the weights. Both are averages over rounds,
-    because a stream has no tasks after which they could be set. A user's vector is moved by that
-    user's posts alone, and needs no penalty.
+    The penalty is ½ Σ c (θ − θ*)², where c = strength · F, and bounded by 1 as c / (1 + c): beyond
+    that, plain descent would overshoot. F, the Fisher information, is a running average of the
+    squared gradient; θ*, the anchor, is one of the weights. Both are averages over rounds, because
+    a stream has no tasks after which they could be set. A user's vector is moved by that user's
+    posts alone, and needs no penalty.
     """
 
     class Settings(Choice):
         """How strongly it holds on, and for how long."""
 
         kind: str = "online-ewc"
-        strength: float = Field(default=1000.0, ge=0)
+        strength: float = Field(default=1e5, ge=0)
         gamma: float = Field(default=0.95, ge=0, lt=1)  # what a round leaves of F and of θ*
         replay: bool = False  # whether half of a step's posts are remembered ones
 
@@ -54,9 +55,10 @@ class OnlineEWC(Learner):
         pairs = zip(gradient.shared, weights, strict=True)
         found = [torch.zeros_like(w) if slope is None else slope for slope, w in pairs]
         self.squares = list(torch._foreach_mul(found, found))
+        strict = torch._foreach_mul(self.fisher, self.settings.strength)
         pull = torch._foreach_sub(weights, self.anchor)
-        torch._foreach_mul_(pull, self.fisher)
-        torch._foreach_mul_(pull, self.settings.strength)
+        torch._foreach_mul_(pull, strict)
+        torch._foreach_div_(pull, torch._foreach_add(strict, 1.0))
         gradient.shared = list(torch._foreach_add(found, pull))
         return gradient
 
