@@ -19,6 +19,7 @@ from firehose.config import LEFTOVER, Section, merge, refuse_unknown
 from firehose.errors import FirehoseError
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
+_imported: set[str] = set()  # modules and packages of the user's that were named
 
 Part = TypeVar("Part")
 
@@ -149,7 +150,14 @@ def own_kinds(tables: Any) -> list[str]:
     return found + [own for value in tables.values() for own in own_kinds(value)]
 
 
+def is_own(module: str) -> bool:
+    """Whether a module is the user's, or in a package that a plug-in of the user's is in."""
+    return module.startswith(USERS) or module.partition(".")[0] in _imported
+
+
 def _import(name: str) -> Any:
+    if (package := name.partition(".")[0]) != "firehose":
+        _imported.add(package)
     try:
         return importlib.import_module(name)
     except (ModuleNotFoundError, TypeError, ValueError) as error:  # or no name of a module at all

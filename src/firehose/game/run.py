@@ -17,6 +17,8 @@
 import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,12 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     was moved.
     """
     folder = Path(run)
+    with _kept(folder):
+        return _carry_out(_reopened(folder, previous, corpus))
+
+
+def _reopened(folder: Path, previous: bool, corpus: str | Path | None) -> Work:
+    """The work of a run that was begun and is not over."""
     card = read_run(folder)
     if (folder / "result.json").is_file():
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
@@ -139,7 +147,7 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
         opened = opened._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
     if previous:
         Checkpoints(folder / "checkpoints").drop_newest()
-    return _carry_out(make_work(opened))
+    return make_work(opened)
 
 
 def make_work(run: Run) -> Work:
@@ -153,7 +161,7 @@ def _carry_out(work: Work) -> Any:
     """Do what is left of a run after its last checkpoint, and finish it."""
     folder = work.run.folder
     checkpoints = Checkpoints(folder / "checkpoints")
-    with checkpoints.held():
+    with checkpoints.held(), _kept(folder):
         if found := checkpoints.latest():
             work.run.card.write(folder)  # it may say that another version of the code goes on
             work.restore(found)
@@ -168,6 +176,17 @@ def _carry_out(work: Work) -> Any:
         result = work.finish()
         result.write(folder)
         return result
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Say, where a run is interrupted before or after its units, that it can still go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Stopped; `firehose resume {folder}` goes on from the last checkpoint."
+        ) from None
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:

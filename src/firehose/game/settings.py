@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown
+from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown, together
 from firehose.data.pictures.corpus import PicturePlan
 from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.methods.buffers import BUFFERS, BufferChoice
@@ -104,7 +104,9 @@ def make_settings(
 ) -> Settings:
     """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables.
 
-    Each overrides what comes before it.
+    Each overrides what comes before it. What a recipe says of a kind that is not chosen is set
+    aside; assignments and tables must be known to the kinds that are.
     """
-    values = merge(read_recipe(recipe) if recipe else {}, overrides(assignments))
-    return Settings.of(merge(values, tables), str(recipe or "the settings"))
+    given = together(overrides(assignments), tables)
+    values = merge(read_recipe(recipe) if recipe else {}, given)
+    return Settings.of(values, str(recipe or "the settings"))
