@@ -246,5 +246,5 @@ def read_progress(folder: Path) -> float:
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         return float(found["done"] / max(found["total"], 1))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0.0

@@ -48,7 +48,8 @@ class Playing(Section):
     memory: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 5}))
     steps: int = Field(default=5, ge=1)  # the most gradient steps of a round: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
-    hours: float | None = Field(default=None, gt=0)  # if given, those of a round instead of posts
+    # If given, those of a round instead of posts; a thousand years are the most.
+    hours: float | None = Field(default=None, gt=0, le=8_766_000)
     step_size: int = Field(default=128, ge=2)  # posts of a step, the same for every learner
     seed: int = Field(default=0, ge=0)
 

@@ -14,6 +14,7 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Run
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Training
@@ -39,6 +40,7 @@ class Fit:
         training: Training = getattr(run.settings, run.card.kind)
         model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
+        refuse_too_large(run.card.kind, self.run.settings, run.corpus)
         self.model = model.move_to(run.settings.compute.find_device())
         self.corpus, self.training = run.corpus, training
         self.posts = run.corpus.posts_of(run.card.split)
@@ -46,6 +48,7 @@ class Fit:
         self.adam = Adam(rule, self.model)
         self.steps_per_epoch = math.ceil(len(self.posts) / training.posts)
         self.total = self.steps_per_epoch * training.epochs
+        refuse_endless(self.total)
         self.losses: list[float] = []  # of this epoch
         self.tokens = 0
         self.seconds = 0.0

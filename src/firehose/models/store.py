@@ -184,7 +184,7 @@ def read_card(folder: Path) -> Card:
                 f"{SCHEMA}; train it again, or use the Firehose that made it."
             )
         return Card.model_validate(body)
-    except (ValueError, KeyError, TypeError):  # pydantic's errors are ValueErrors
+    except (ValueError, KeyError, TypeError, RecursionError):  # pydantic's errors are ValueErrors
         raise FirehoseError(f"{file} is not a model's: it cannot be read.") from None
 
 
