@@ -206,7 +206,9 @@ def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> 
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"{name} is missing in {origin}."
-    where = f"{name} = {shortened(repr(first['input']))}" if path else "the values"
+    value = first["input"]
+    where = name if isinstance(value, Mapping) else f"{name} = {shortened(repr(value))}"
+    where = where if path else "the values"
     return f"{where} in {origin}: {message[0].lower()}{message[1:]}."
 
 

@@ -58,7 +58,7 @@ RunPath = Annotated[Path, Argument(help="The folder of a run.")]
 Assignments = Annotated[
     list[str] | None, Option("--set", help="Change any setting: a.b=value; may be repeated.")
 ]
-Seeds = Annotated[int, Option(min=1, help="How many seeds each run is done with.")]
+Seeds = Annotated[int, Option(min=1, max=1_000, help="How many seeds each run is done with.")]
 Jobs = Annotated[
     int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")
 ]

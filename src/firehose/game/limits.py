@@ -5,7 +5,6 @@ from firehose.errors import FirehoseError
 from firehose.game.settings import Kind, Settings, Training
 from firehose.models.sizes import FLOAT, count_kept, count_weights, refuse_beyond_memory
 from firehose.plugins import Choice
-from firehose.report.words import compact
 
 MOST_STEPS = 10**11  # a thousand a second for three years
 MODEL = "The model, with its gradient and moments,"
@@ -26,7 +25,7 @@ def refuse_endless(steps: int) -> None:
     """Refuse a run of more steps than anybody can wait for."""
     if steps > MOST_STEPS:
         raise FirehoseError(
-            f"{compact(steps)} gradient steps would take years at a thousand a second; choose "
+            f"{steps:.1e} gradient steps would take years at a thousand a second; choose "
             "fewer steps, rounds or epochs."
         )
 
@@ -39,12 +38,10 @@ def _playing(settings: Settings, corpus: Corpus) -> dict[str, int]:
     room = buffer_bytes(settings, corpus.manifest.users, corpus.manifest.posts["train"])
     compared = getattr(play.optimizer, "validation_batch", 0)
     batch = min(play.posts, corpus.manifest.posts["train"])
-    scored = tokens * plan.shape.d_model  # numbers of a post that is only scored
+    kept, scored = tokens * count_kept(plan), tokens * plan.shape.d_model  # numbers of a post
     numbers = {
         MODEL: COPIES.get(play.rule.kind, 2) * weights,
-        f"A step of play.step_size = {play.step_size:,}": play.step_size
-        * tokens
-        * count_kept(plan),
+        f"A step of play.step_size = {play.step_size:,}": play.step_size * kept,
         f"play.optimizer.validation_batch = {compared:,}": compared * scored,
         f"A round of {batch:,} posts": batch * scored,
         "The table of users' vectors": plan.d_user * corpus.manifest.users,

@@ -18,7 +18,7 @@ from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Training
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.progress import say
@@ -38,9 +38,11 @@ class Fit:
         if not isinstance(run.corpus, Corpus):
             raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
         training: Training = getattr(run.settings, run.card.kind)
+        sizes = sizes_of(run.settings.model, run.start)
+        settings = run.settings.model_copy(update={"model": sizes})
+        refuse_too_large(run.card.kind, settings, run.corpus)
         model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
-        refuse_too_large(run.card.kind, self.run.settings, run.corpus)
         self.model = model.move_to(run.settings.compute.find_device())
         self.corpus, self.training = run.corpus, training
         self.posts = run.corpus.posts_of(run.card.split)
