@@ -22,8 +22,8 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 # A parent that starts a process bound to itself, tells its number, and waits.
 PARENT = """
 import os, subprocess, sys, time
-child = "from firehose.interrupts import end_with_parent; import time; end_with_parent(); time.sleep(60)"
 from firehose.interrupts import BOUND
+child = "import time, firehose.interrupts as own; own.end_with_parent(); time.sleep(60)"
 made = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE,
                         env=os.environ | {BOUND: "1"}, start_new_session=True)
 print(made.pid, flush=True)

@@ -85,12 +85,17 @@ def show(*things: Any) -> None:
     if sys.stdout is None:  # it was closed before we began
         return
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    try:
+    with console.capture() as captured:  # rich would end the program where nobody reads
         for thing in things:
             console.print(terminal(thing) if isinstance(thing, Table) else thing)
+    try:
+        sys.stdout.write(captured.get())
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as after `| head -1`; the work is still to be done
+    except BrokenPipeError:  # as after `| head -1`; the work is still to be done
         quiet()
+    except OSError as error:
+        error.filename = "The output"
+        raise
 
 
 def quiet() -> None:
