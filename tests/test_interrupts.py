@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-def firehose(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Commands:
+def firehose(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Commands]:
     """Runs commands in this process."""
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(interrupts._Received, "number", int(signal.SIGINT))
-    yield Commands(monkeypatch, capsys)  # type: ignore[misc]
+    yield Commands(monkeypatch, capsys)
     signal.signal(signal.SIGTERM, before)
 
 

@@ -186,6 +186,6 @@ def _load(file: str, what: str) -> Any:
     return module
 
 
-def brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """Kind and first line of somebody else's error."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

@@ -101,7 +101,7 @@ def test_files_that_are_nested_without_an_end_are_refused(
         if name == "recipe.toml":
             read_toml(tmp_path / name)
         else:
-            read[name](tmp_path)  # type: ignore[operator]
+            read[name](tmp_path)
 
 
 def test_a_card_with_absurd_sizes_is_refused(small_corpus: Corpus, tmp_path: Path) -> None:
