@@ -175,7 +175,7 @@ def test_a_users_own_source_fails_in_a_sentence_in_a_worker_too(tmp_path: Path) 
     own.write_text("def work(task):\n    return task['missing']\n")
     from firehose import plugins
 
-    answer = _answer(plugins._load(str(own), "source").work, "{}")
+    answer = _answer(plugins._load(str(own), "source", f"{own}:work").work, "{}")
     assert "own_work.py failed: KeyError" in answer and "line 2" in answer
 
 
