@@ -29,7 +29,7 @@ class OnlineEWC(Learner):
         """How strongly it holds on, and for how long."""
 
         kind: str = "online-ewc"
-        strength: float = Field(default=1e5, ge=0)
+        strength: float = Field(default=1000.0, ge=0)
         gamma: float = Field(default=0.95, ge=0, lt=1)  # what a round leaves of F and of θ*
         replay: bool = False  # whether half of a step's posts are remembered ones
 
