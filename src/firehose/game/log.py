@@ -75,7 +75,7 @@ class Log:
 
 
 def perplexity(nats: float, words: int) -> float:
-    """The perplexity per word; infinite where a float cannot hold it, as in a game that diverges."""
+    """The perplexity per word; infinite where no float can hold it, as in a game that diverges."""
     try:
         return math.exp(nats / max(words, 1))
     except OverflowError:
