@@ -93,8 +93,11 @@ def through_prepare(case: Case, found: list[Post | Skip], folder: Path) -> None:
         raise WrongError(f"prepare tells {told} of {len(found):,} records with {skipped}")
 
 
-def run_case(source: str, seed: int, number: int) -> tuple[int, Counter[str], float]:
-    """Make and read a file; returns its records, by what became of them, and the seconds."""
+def run_case(source: str, seed: int, number: int) -> tuple[int, Counter[str], float, bool]:
+    """Make and read a file.
+
+    Returns its records, what became of them, the seconds, and whether all fates were compared.
+    """
     make, _, most = SOURCES[source]
     random = Random(f"{seed}/{source}/{number}")
     with tempfile.TemporaryDirectory() as place:
@@ -110,14 +113,14 @@ def run_case(source: str, seed: int, number: int) -> tuple[int, Counter[str], fl
         except FirehoseError as error:
             if case.is_exact:
                 raise WrongError(f"refused: {error}") from error
-            return len(case.fates), Counter({"refused file": len(case.fates)}), 0
+            return len(case.fates), Counter({"refused file": len(case.fates)}), 0, False
         seconds = time.process_time() - begun
         if case.is_exact:
             compare([*found], case)
         if number % PREPARED == 0:
             through_prepare(case, found, folder)
     places = Counter("a post" if isinstance(one, Post) else one.reason for one in found)
-    return len(found), places, seconds
+    return len(found), places, seconds, case.is_exact
 
 
 def work(source: str, seed: int, first: int, records: int, told: Connection) -> None:
@@ -128,11 +131,11 @@ def work(source: str, seed: int, first: int, records: int, told: Connection) -> 
     while records > 0:
         told.send(("begin", number))
         try:
-            done, places, seconds = run_case(source, seed, number)
+            done, *more = run_case(source, seed, number)
         except Exception:
             told.send(("failed", traceback.format_exc()))
             return
-        told.send(("done", (done, places, seconds)))
+        told.send(("done", (done, *more)))
         records -= max(done, 1)
         number += 1
     told.send(("end", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
@@ -151,6 +154,7 @@ def fuzz(source: str, seed: int, first: int, records: int) -> dict[str, Any]:
         "places": Counter(),
         "seconds": 0.0,
         "peak": 0,
+        "loose": 0,
     }
     number, failure = first, ""
     try:
@@ -166,6 +170,7 @@ def fuzz(source: str, seed: int, first: int, records: int) -> dict[str, Any]:
                 told["files"] += 1
                 told["places"] += value[1]
                 told["seconds"] += value[2]
+                told["loose"] += 0 if value[3] else value[0]
             elif what == "failed":
                 failure = value
                 break
@@ -199,7 +204,8 @@ def main() -> None:
         speed = told["records"] / max(told["seconds"], 1e-9)
         print(
             f"{source}: {told['records']:,} records in {told['files']:,} files, "
-            f"{speed:,.0f} read a second, peak memory {told['peak'] / 1024:,.0f} MiB"
+            f"{speed:,.0f} read a second, peak memory {told['peak'] / 1024:,.0f} MiB; "
+            f"{told['loose']:,} in files whose damage may change the number of records"
         )
         for place, count in told["places"].most_common():
             print(f"  {count:>9,}  {place}")

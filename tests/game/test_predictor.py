@@ -8,9 +8,8 @@ import torch
 
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
-from firehose.game.folder import open_run
 from firehose.game.live import load
-from firehose.game.run import make_work, play
+from firehose.game.run import play
 from firehose.game.scoring import costs, read_costs
 from firehose.game.settings import make_settings
 from firehose.generation.generate import generate
@@ -26,17 +25,16 @@ AVERAGED = ["play.optimizer=averaged", "play.optimizer.horizons=[0.3, 5]"]
 def test_the_saved_and_scored_model_is_the_average(tmp_path: Path, small_corpus: Corpus) -> None:
     run = tmp_path / "run"
     play(small_corpus, run, make_settings(assignments=TINY_GAME + AVERAGED))
-    work = make_work(open_run(run))
-    state = Checkpoints(run / "checkpoints").latest()
-    assert state is not None
-    work.restore(state.state, state.logs)
+    checkpoint = Checkpoints(run / "checkpoints").latest()
+    assert checkpoint is not None
+    state = checkpoint.state
     saved = load_model(run, small_corpus).model
-    average = state.state["optimizer"]["averages"]["0"]["shared"]
-    raw = state.state["model"]["weights"]
+    average = state["optimizer"]["averages"]["0"]["shared"]
+    raw = state["model"]["weights"]
     for name, weight in saved.state_dict().items():
         assert torch.equal(weight, average[name])
         assert not weight.dim() or not torch.equal(weight, raw[name]) or not weight.any()
-    assert not torch.equal(saved.users.vectors, state.state["model"]["users"]["vectors"])
+    assert not torch.equal(saved.users.vectors, state["model"]["users"]["vectors"])
     for split in ("test", "validation"):
         expected = costs(saved, small_corpus.splits[split]).nats
         assert read_costs(run, small_corpus, split).nats == pytest.approx(expected, rel=1e-5)

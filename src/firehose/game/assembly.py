@@ -11,6 +11,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.data.stream import BatchStream
 from firehose.game import round as rounds
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.round import Round
 from firehose.game.settings import Playing, Settings
 from firehose.methods.buffers import BUFFERS
@@ -20,7 +21,7 @@ from firehose.methods.predictor import PREDICTORS, Predictor
 from firehose.methods.step import Setup
 from firehose.models.model import Model, WeightSet
 from firehose.models.perceptron import Perceptron
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.rule import RULES
 
 PARTS = ("model", "rule", "learner", "optimizer", "memory", "predictor")  # with a state each
@@ -129,10 +130,12 @@ def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
-    model = make_model(corpus, settings, start)
+    refuse_endless(len(open_stream(corpus, settings)) * settings.play.steps)
     if isinstance(corpus, PictureCorpus):
-        return Game(model, settings.play, corpus.task_sizes)
-    return Game(model, settings.play, past=past_of(corpus))
+        return Game(make_model(corpus, settings), settings.play, corpus.task_sizes)
+    sizes = sizes_of(settings.model, start)
+    refuse_too_large("play", settings.model_copy(update={"model": sizes}), corpus)
+    return Game(make_model(corpus, settings, start), settings.play, past=past_of(corpus))
 
 
 def past_of(corpus: Corpus) -> Iterator[Batch]:
