@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from firehose.experiments.demo import demo as demo
     from firehose.experiments.reproduce import reproduce as reproduce
     from firehose.game.assembly import Game as Game, make_game as make_game
+    from firehose.game.baseline import baseline as baseline
     from firehose.game.evaluate import evaluate as evaluate
     from firehose.game.forget import forget as forget
     from firehose.game.live import Trained as Trained, load as load
@@ -55,7 +56,8 @@ _NAMES = {  # of each module
     "data.stats": "stats", "data.vocabulary": "Vocabulary",
     "experiments.classic": "run_classic", "experiments.compare": "compare report",
     "experiments.demo": "demo", "experiments.reproduce": "reproduce",
-    "game.assembly": "Game make_game", "game.evaluate": "evaluate", "game.forget": "forget",
+    "game.assembly": "Game make_game", "game.baseline": "baseline", "game.evaluate": "evaluate",
+    "game.forget": "forget",
     "game.live": "Trained load", "game.run": "offline play pretrain resume",
     "game.settings": "make_settings",
     "generation.generate": "generate", "generation.sampling": "Sampling",

@@ -23,6 +23,7 @@ from firehose.game.assembly import Game, make_game, open_any
 from firehose.game.folder import read_run
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
+from firehose.game.result import read_result
 from firehose.game.round import Round
 from firehose.game.run import play, read_progress, resume
 from firehose.game.scoring import accuracies
@@ -33,6 +34,7 @@ from small_models import TINY_GAME
 from small_pictures import SMALL_BUFFERS, small_mnist, small_mnist_elsewhere
 
 PAIRS = [
+    ("distill", "averaged"),
     *((learner, "online-gd") for learner in LEARNERS.built_in),
     *((learner, "congrad") for learner in LEARNERS.built_in if learner != "icarl"),
 ]
@@ -56,7 +58,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def left_behind(run: Path) -> dict[str, Any]:
     """Everything that a game leaves, but how long it took."""
-    result = json.loads((run / "result.json").read_text())
+    result = read_result(run)
     result["compute"] = {k: v for k, v in result["compute"].items() if "seconds" not in k}
     rounds = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
     return {
@@ -136,6 +138,21 @@ def test_a_game_in_a_folder_is_its_rounds_and_looks_between_them(
     assert read_progress(tmp_path / "run") == 1
     again = read_outcome(tmp_path / "run")
     assert isinstance(again, TaskOutcome) and again.public() == outcome.public()
+
+
+def test_accuracies_are_those_of_the_average(data: Path, tmp_path: Path) -> None:
+    settings = small("online-only", "averaged", "play.optimizer.horizons=[0.5]")
+    outcome = play(data, tmp_path / "run", settings)
+    corpus = open_any(data, settings)
+    assert isinstance(corpus, PictureCorpus)
+    game = make_game(corpus, settings)
+    for _ in game.rounds(corpus.stream(settings.play.posts)):
+        pass
+    model, test = game.model, corpus.tasks.test
+    assert isinstance(model, Perceptron)
+    raw = accuracies(model.classify, test)
+    with game.predictor.in_use():
+        assert outcome.accuracy[-1].tolist() == accuracies(model.classify, test) != raw
 
 
 def test_who_remembers_does_not_forget(data: Path, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import torch
 
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
-from firehose.game.folder import open_run
 from firehose.game.live import load
-from firehose.game.run import make_work, play
+from firehose.game.run import play
 from firehose.game.scoring import costs, read_costs
 from firehose.game.settings import make_settings
 from firehose.generation.generate import generate
@@ -26,10 +25,9 @@ AVERAGED = ["play.optimizer=averaged", "play.optimizer.horizons=[0.3, 5]"]
 def test_the_saved_and_scored_model_is_the_average(tmp_path: Path, small_corpus: Corpus) -> None:
     run = tmp_path / "run"
     play(small_corpus, run, make_settings(assignments=TINY_GAME + AVERAGED))
-    work = make_work(open_run(run))
-    state = Checkpoints(run / "checkpoints").latest()
-    assert state is not None
-    work.restore(state)
+    checkpoint = Checkpoints(run / "checkpoints").latest()
+    assert checkpoint is not None
+    state = checkpoint.state
     saved = load_model(run, small_corpus).model
     average = state["optimizer"]["averages"]["0"]["shared"]
     raw = state["model"]["weights"]

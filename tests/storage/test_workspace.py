@@ -115,7 +115,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing(tmp_path: Path, delay: float)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert said.endswith("Error: Stopped; nothing was written.\n")
+    assert said.endswith("Error: Stopped; the same command begins again.\n")
     assert list((tmp_path / "here").iterdir()) == []
 
 
@@ -125,3 +125,21 @@ def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(FirehoseError, match="No user with 20 posts is left of 27 posts"):
         prepare(make_plan([posts]), out, INLINE)
     assert list(out.parent.iterdir()) == []
+
+
+def test_interrupted_between_the_two_renames_the_old_folder_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, rename = tmp_path / "out", Path.rename
+    out.mkdir()
+    (out / "old").touch()
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.name == "result":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), workspace(out, replace=True) as folder:
+        (folder / "result").mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "old"]

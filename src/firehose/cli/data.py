@@ -1,13 +1,14 @@
-"""The commands about data: demo, prepare, stats and check."""
+"""The commands about data: demo, prepare, stats, check and baseline."""
 
 import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option
 
-from firehose.cli.app import Assignments, CorpusPath, app, given, show
+from firehose.cli.app import Assignments, CorpusPath, Trust, app, given, show
 from firehose.models.allocation import keep_memory
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     runner: Annotated[
         Runner, Option(help="This machine, or a Ray cluster; the corpus is the same.")
     ] = Runner.native,
+    trust: Trust = False,
     strict: Annotated[bool, Option(help="Stop at the first unreadable record.")] = False,
     replace: Annotated[bool, Option(help="Replace an older corpus at --out.")] = False,
 ) -> None:
@@ -110,7 +112,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
-    plan = make_plan(paths or (), config=config, assignments=assignments or (), **given(tables))
+    told = {"config": config, "assignments": assignments or (), "trust": trust, **given(tables)}
+    plan = make_plan(paths or (), **told)
     _report(make(plan, out, Execution(workers, runner.value), strict, replace))
 
 
@@ -144,6 +147,32 @@ def check(corpus: CorpusPath) -> None:
     with announce("reading every byte"):
         opened = compare(corpus)
     show(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
+
+
+@app.command()
+def baseline(
+    corpus: CorpusPath,
+    out: Annotated[
+        Path | None, Option(help="A JSON file for the prices (default: CORPUS/baseline.json).")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Price the stream of a corpus by compressors, and by memories without a model.
+
+    A compressor's price is the bits for pretraining posts and stream, less the bits for the
+    pretraining posts, over the words of the stream: what a predictor costs that sees it once, and
+    knows no users. Reports on the corpus show the prices that are in its folder. PPMd needs
+    `pip install firehose-poll[baselines]`, zpaq the program of that name.
+
+    Example: `firehose baseline corpus`
+    """
+    from firehose.game.baseline import FILE, baseline as price
+
+    found = price(corpus, out)
+    if as_json:
+        typer.echo(found.to_json(), nl=False)
+    else:
+        show(found.table(), f"The prices are in {out or corpus / FILE}")
 
 
 def _report(prepared: "Prepared") -> None:

@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from firehose.cli.app import CorpusPath, ModelPath, app, show
+from firehose.cli.app import CorpusPath, ModelPath, Trust, app, show
 
 if TYPE_CHECKING:
-    from firehose.models.store import Trained
+    from firehose.game.live import Trained
 
 
 @app.command()
-def evaluate(
+def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     model: ModelPath,
     corpus: CorpusPath,
     split: Annotated[str, Option(help="train, validation, test, or pretrain.")] = "test",
     others: Annotated[
         int, Option(min=0, help="How many other users each post is also scored as.")
     ] = 5,
-    seed: Annotated[int, Option(help="The seed that chooses those users.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed that chooses those users.")] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, or cuda:N.")] = "auto",
     out: Annotated[Path | None, Option(help="A Parquet file for the values of each user.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Score a model on held-out posts: perplexity per word and per token, balanced over users.
 
@@ -34,7 +35,7 @@ def evaluate(
     from firehose.game.evaluate import evaluate as score, write
     from firehose.report.words import many
 
-    found = score(model, corpus, split, others, seed, device)
+    found = score(model, corpus, split, others, seed, device, trust)
     posts, words = len(found.own.nats), int(found.own.words.sum())
     show(
         found.table(),
@@ -49,6 +50,9 @@ def evaluate(
 
 User = Annotated[str | None, Option(help="Who writes; without one, the whole population.")]
 Prompt = Annotated[str, Option(help="How the post begins.")]
+MinUsers = Annotated[
+    int, Option(min=1, help="A memory tells no words of others that fewer users have written.")
+]
 
 
 @app.command()
@@ -62,8 +66,10 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     top_k: Annotated[int, Option(min=0, help="Draw from the k likeliest pieces; 0: all.")] = 0,
     top_p: Annotated[float, Option(help="Draw from the likeliest pieces with this share.")] = 1.0,
     beam: Annotated[int, Option(min=1, help="The width of a beam search; 1: no search.")] = 1,
-    count: Annotated[int, Option(min=1, help="How many texts to write.")] = 1,
+    count: Annotated[int, Option(min=1, max=100_000, help="How many texts to write.")] = 1,
     seed: Annotated[int, Option(min=0, help="The same seed gives the same texts.")] = 0,
+    min_users: MinUsers = 3,
+    trust: Trust = False,
 ) -> None:
     """Write posts as a user would go on from a prompt.
 
@@ -74,7 +80,7 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
 
     values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
     sampling = Sampling.of(values | {"seed": seed}, "the options")
-    for text in write(_load(model, user), prompt, user, sampling, count):
+    for text in write(_load(model, user, min_users, trust), prompt, user, sampling, count):
         show(text.text if text.finished else f"{text.text} …")
 
 
@@ -83,7 +89,9 @@ def suggest(
     model: ModelPath,
     prompt: Prompt,
     user: User = None,
-    k: Annotated[int, Option("-k", min=1, help="How many words to show.")] = 5,
+    k: Annotated[int, Option("-k", min=1, max=1_000, help="How many words to show.")] = 5,
+    min_users: MinUsers = 3,
+    trust: Trust = False,
 ) -> None:
     """Show the most probable next words of a user, with their probabilities.
 
@@ -92,17 +100,24 @@ def suggest(
     from firehose.generation.suggest import suggest as look
     from firehose.report.tables import Table
 
-    words = look(_load(model, user), prompt, user, k)
+    words = look(_load(model, user, min_users, trust), prompt, user, k)
     show(Table(["word", "probability"], [[w, f"{p:.1%}"] for w, p in words]))
 
 
-def _load(path: Path, user: str | None) -> "Trained":
-    """Load a model, and say so where it does not know the user."""
-    from firehose.models.store import load
+def _load(path: Path, user: str | None, min_users: int, trust: bool) -> "Trained":
+    """Load a model; say so where it does not know the user, or a part of it may not speak."""
+    from firehose.game.live import load
 
-    trained = load(path)
-    if user is not None and trained.model.is_personal and not trained.knows(user):
+    trained = load(path, min_users=min_users, trust=trust)
+    is_personal = trained.model.is_personal or trained.is_mixed
+    if user is not None and is_personal and not trained.knows(user):
         typer.echo(f"{path} does not know {user}: this is the population's text.", err=True)
+    if trained.is_silent:
+        typer.echo(
+            f"{path} does not know how many users have written what it remembers of others, and "
+            "tells nothing of it; --min-users 1 lets it tell all.",
+            err=True,
+        )
     return trained
 
 

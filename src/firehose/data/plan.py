@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, Texts, merge, nearest, overrides, read_toml
+from firehose.config import Section, Texts, merge, nearest, overrides, read_toml, together
 from firehose.data.sources import BUILT_IN, SOURCES, Source, recognise
 from firehose.errors import FirehoseError
 
@@ -72,6 +72,7 @@ def make_plan(
     source: str | Mapping[str, Any] | None = None,
     config: str | Path | None = None,
     assignments: Sequence[str] = (),
+    trust: bool = False,
     **tables: Any,
 ) -> Plan:
     """A plan from defaults, a TOML file, ``a.b=value`` assignments, and the other arguments.
@@ -82,13 +83,14 @@ def make_plan(
     30
 
     ``source`` is a kind or a table. Where no kind is named, it is recognised from the paths;
-    without paths it is nature.
+    without paths it is nature. With ``trust``, code that the TOML file names is run as if it were
+    named here.
     """
     paths = [paths] if isinstance(paths, str | Path) else paths
-    values = read_toml(Path(config)) if config else {}
+    values = read_toml(Path(config), trust) if config else {}
     assigned = overrides(assignments)
     known = _table(values.pop("source", None))
-    asked = merge(_table(assigned.pop("source", None)), _table(source))
+    asked = together(_table(assigned.pop("source", None)), _table(source))
     if paths:
         asked["paths"] = [str(path) for path in paths]
     kind = asked.get("kind") or (
@@ -98,7 +100,7 @@ def make_plan(
         known = {}  # the file describes a source of another kind, which has other settings
     table = merge(known, asked) | {"kind": kind or recognise(())}
     origin = str(config) if config else "the configuration"
-    return Plan.of(merge(merge(values, assigned), tables) | {"source": table}, origin)
+    return Plan.of(merge(values, together(assigned, tables)) | {"source": table}, origin)
 
 
 def _table(source: Any) -> dict[str, Any]:

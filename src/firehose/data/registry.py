@@ -1,6 +1,7 @@
 """Which user has which number: names by number and numbers by name, for users who keep coming."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
 from firehose.errors import FirehoseError
 
@@ -21,6 +22,15 @@ class UserRegistry:
             if name in self._numbers:
                 raise FirehoseError(f"There are two users {name!r}; each needs a name of its own.")
             self.add(name)
+
+    @classmethod
+    def numbered(cls, numbers: Mapping[str, int]) -> Self:
+        """Users who have their numbers already, no two the same; new ones follow the largest."""
+        made = cls()
+        made._numbers = dict(numbers)
+        made._names = {number: name for name, number in numbers.items()}
+        made._next = max(numbers.values(), default=-1) + 1
+        return made
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -1,5 +1,6 @@
 """Runs on one corpus, and their figures: through time, back in time, and by what they cost."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from firehose.data.corpus import Corpus, Floor
 from firehose.experiments.ledger import seconds
 from firehose.experiments.looks import Kind, Run, captioned, count_axis, curves, pair_looks, panels
 from firehose.experiments.naming import name_of
+from firehose.game.baseline import Price, read_baseline
 from firehose.game.outcome import Outcome
 from firehose.report.figures import INK, LINE, MUTED, RAMP, above, blank, note
 from firehose.report.tables import Table
@@ -29,13 +31,16 @@ class Comparison(NamedTuple):
     floors: dict[str, Floor]  # the best possible, where the true model is known
     runs: list[Run[Outcome]]
     oracle: float | None = None  # test perplexity of a model that was trained offline
+    prices: Sequence[Price] = ()  # what the stream costs compressors, where that was measured
 
     @classmethod
     def of(cls, corpus: Corpus, runs: list[Run[Outcome]], oracle: float | None = None) -> Self:
         """With what the corpus says of itself."""
         about = corpus.manifest
         posts, floors = about.posts["train"], about.floor or {}
-        return cls(corpus.name, about.users, posts, floors, runs, oracle)
+        priced = read_baseline(corpus)
+        prices = priced.prices if priced else ()
+        return cls(corpus.name, about.users, posts, floors, runs, oracle, prices)
 
     def table(self) -> Table:
         """What each run came to, and the best possible."""
@@ -47,6 +52,7 @@ class Comparison(NamedTuple):
             interval = f"{came.test.low:.1f} – {came.test.high:.1f}"
             spent = f"{came.compute['gradient steps']:,.0f}", f"{seconds(came.compute):,.0f}"
             rows.append([run.name, online, test, interval, balanced, per_token, *spent])
+        rows += [[price.name, f"{price.perplexity:.1f}", *[""] * 6] for price in self.prices]
         if self.floors:
             train, held = self.floors["train"], self.floors["test"]
             known = f"{train.personalized:.1f}", f"{held.personalized:.1f}"
@@ -76,6 +82,9 @@ def online_fit(found: Comparison) -> Figure:
             _line(axes, "best possible, not knowing the user", floor.agnostic)
             _line(axes, "best possible, knowing the user", floor.personalized, below=True)
             axes.margins(y=0.1)  # room for the words below the last line
+        for price in found.prices:
+            if not price.is_simple:
+                _line(axes, price.name, price.perplexity)
         _perplexity(axes)
     count_axis(both[-1], "posts seen")
     return figure

@@ -9,13 +9,14 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from firehose.config import flattened, merge, nested, read_recipe
+from firehose.config import flattened, merge, nested, read_recipe, together
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
 from firehose.game.assembly import AnyCorpus
 from firehose.game.folder import read_run
+from firehose.game.result import is_over
 from firehose.game.settings import Kind, Settings, kinds_of
 from firehose.machine import code_version
 from firehose.models.device import Compute
@@ -105,7 +106,7 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        return (self.folder / "result.json").is_file()
+        return is_over(self.folder)
 
     @property
     def is_held(self) -> bool:
@@ -129,10 +130,14 @@ class Job:
         return [self.kind, str(self.corpus.path), *begin, *recipe, "--out", str(self.folder)]
 
     def left(self) -> list[str]:
-        """The command that does what an earlier attempt has left."""
+        """The command that does what an earlier attempt has left.
+
+        Code of the user's was allowed when the settings were made, for this process and for others.
+        """
+        trust = ["--trust"] if own_kinds(self.settings.public()["play"]) else []
         if (self.folder / "run.json").is_file():
-            return ["resume", str(self.folder), "--corpus", str(self.corpus.path)]
-        return self.command()
+            return ["resume", str(self.folder), "--corpus", str(self.corpus.path), *trust]
+        return [*self.command(), *trust]
 
     def done_before(self) -> str | None:
         """The folder's name of the same job, not done yet, as another version of the code did it.
@@ -144,7 +149,7 @@ class Job:
         text, fitting = self.settings.to_toml(), []
         for recipe in self.store.glob(f"{self.label}-*.toml"):
             result = recipe.with_suffix("") / "result.json"
-            same = result.is_file() and recipe.read_text(encoding="utf-8") == text
+            same = is_over(result.parent) and recipe.read_text(encoding="utf-8") == text
             if same and self._is_in(result.parent):
                 fitting.append(result)
         newest = max(fitting, key=lambda each: each.stat().st_mtime, default=None)
@@ -167,20 +172,25 @@ class Job:
 
 
 def make_jobs(
-    experiment: Experiment, corpus: str | Path | Corpus, scale: str | Path, seeds: int, store: Path
+    experiment: Experiment,
+    corpus: str | Path | Corpus,
+    scale: str | Path,
+    seeds: int,
+    store: Path,
+    trust: bool = False,
 ) -> list[Job]:
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
-    base, origin = read_recipe(scale), f"{experiment.title!r} at scale {scale}"
+    base, origin = read_recipe(scale, trust), f"{experiment.title!r} at scale {scale}"
     path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
     posts = cache(lambda: open_corpus(corpus))  # not there, where all is played with pictures
 
     def settings_of(combination: Mapping[str, Any]) -> Settings:
         """The settings of the scale, but for some that are given by their dotted names."""
-        values = dict(base)
-        for name, value in combination.items():
-            known = posts().manifest.users if value == USERS else value
-            values = merge(values, nested(name, known))
-        return Settings.of(values, origin)
+        known = (
+            nested(name, posts().manifest.users if value == USERS else value)
+            for name, value in sorted(combination.items(), key=lambda item: item[0].count("."))
+        )
+        return Settings.of(merge(base, together(*known)), origin)
 
     jobs = []
     for runs in experiment.runs:

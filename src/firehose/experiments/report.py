@@ -17,7 +17,9 @@ from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
 from firehose.experiments.tables import make_details, make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
-from firehose.game.folder import read_result, read_run
+from firehose.game.baseline import Baseline, read_baseline
+from firehose.game.folder import read_run
+from firehose.game.result import read_result
 from firehose.machine import machine
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.tables import Table, save as save_table
@@ -37,7 +39,17 @@ class Part:
         """With what is done so far."""
         found = groups(self.jobs)
         plans = self.experiment.tables if found else ()
-        return [made for plan in plans for made in make_tables(plan, found)]
+        made = [table for plan in plans for table in make_tables(plan, found)]
+        return [*made, priced.table()] if made and (priced := self._baseline()) else made
+
+    def _baseline(self) -> Baseline | None:
+        """What the stream costs compressors, where online fit is shown and that was measured."""
+        corpus = self.jobs[0].corpus
+        shown = {measure for plan in self.experiment.tables for measure in plan.measures}
+        drawn = {plan.draw for plan in self.experiment.figures}
+        if not isinstance(corpus, Corpus) or not {"online", "online-fit"} & (shown | drawn):
+            return None
+        return read_baseline(corpus)
 
     def details(self) -> list[Table]:
         """More tables, for those who have looked at the figures."""

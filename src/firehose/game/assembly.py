@@ -1,6 +1,6 @@
 """A game put together from its settings: all parts, and the state they are in together."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.data.stream import BatchStream
 from firehose.game import round as rounds
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.round import Round
 from firehose.game.settings import Playing, Settings
 from firehose.methods.buffers import BUFFERS
@@ -18,9 +19,9 @@ from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 from firehose.methods.predictor import PREDICTORS, Predictor
 from firehose.methods.step import Setup
-from firehose.models.model import Model
+from firehose.models.model import Model, WeightSet
 from firehose.models.perceptron import Perceptron
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.rule import RULES
 
 PARTS = ("model", "rule", "learner", "optimizer", "memory", "predictor")  # with a state each
@@ -32,7 +33,8 @@ class Game:
     """All parts of a game, and the state they are in together.
 
     ``task_sizes`` are the posts of each task, where tasks come one after another; ``past`` are
-    batches of posts that come before the stream, which the predictor may know.
+    batches of posts that come before the stream, which the predictor may know; ``frozen`` are
+    weights that do not learn, for a predictor that mixes them.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Game:
         playing: Playing,
         task_sizes: tuple[int, ...] = (),
         past: Iterable[Batch] = (),
+        frozen: Sequence[WeightSet] = (),
     ) -> None:
         setup = Setup(model, playing.step_size, playing.steps, model.max_tokens, task_sizes)
         self.model = model
@@ -49,9 +52,9 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
-        self.predictor: Predictor = PREDICTORS.make(
-            playing.predictor, setup, self.optimizer.weights
-        )
+        first, *rest = self.optimizer.weights
+        weights = (first, *frozen, *rest)
+        self.predictor: Predictor = PREDICTORS.make(playing.predictor, setup, weights)
         self.past = past
         # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
         self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
@@ -127,13 +130,15 @@ def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
-    model = make_model(corpus, settings, start)
+    refuse_endless(len(open_stream(corpus, settings)) * settings.play.steps)
     if isinstance(corpus, PictureCorpus):
-        return Game(model, settings.play, corpus.task_sizes)
-    return Game(model, settings.play, past=_past(corpus))
+        return Game(make_model(corpus, settings), settings.play, corpus.task_sizes)
+    sizes = sizes_of(settings.model, start)
+    refuse_too_large("play", settings.model_copy(update={"model": sizes}), corpus)
+    return Game(make_model(corpus, settings, start), settings.play, past=past_of(corpus))
 
 
-def _past(corpus: Corpus) -> Iterator[Batch]:
+def past_of(corpus: Corpus) -> Iterator[Batch]:
     """The posts of a corpus that come before its stream, a block at a time."""
     posts = corpus.splits.get("pretrain", ())
     for start in range(0, len(posts), AT_ONCE):

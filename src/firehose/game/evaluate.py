@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor, Split, open_corpus
 from firehose.errors import FirehoseError
+from firehose.game.live import load
 from firehose.game.scoring import Costs, costs
 from firehose.models.device import Compute
+from firehose.models.model import Payer
 from firehose.models.personal import Personal
-from firehose.models.store import Trained, load
+from firehose.models.store import Trained
 from firehose.models.users import NOBODY
 from firehose.report.tables import Table
 from firehose.storage.files import write_whole
@@ -76,13 +78,15 @@ def evaluate(
     others: int = OTHERS,
     seed: int = 0,
     device: str | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Score every post of a split, as its user and as ``others`` other users each.
 
-    A model that is loaded for it is computed on the best device there is, or on ``device``.
+    A model that is loaded for it is computed on the best device there is, or on ``device``; with
+    ``trust``, code that it names is run. A mixture is asked for all it knows, as when it played.
     """
     opened = open_corpus(corpus)
-    trained = model if isinstance(model, Trained) else load(model, opened)
+    trained = model if isinstance(model, Trained) else load(model, opened, min_users=1, trust=trust)
     if device or trained is not model:
         trained.model.move_to(Compute.of({"device": device or "auto"}).find_device())
     posts = opened.splits.get(split)
@@ -92,8 +96,8 @@ def evaluate(
         )
     personal = trained.model
     with trained.in_use():
-        own = costs(personal, posts, "as themselves")
-        crossed, unknown = cross_costs(personal, posts, others, seed), 0
+        own = costs(trained.payer, posts, "as themselves")
+        crossed, unknown = cross_costs(personal, posts, others, seed, trained.payer), 0
     if personal.is_personal:
         writers = np.unique(own.user)
         unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
@@ -101,16 +105,23 @@ def evaluate(
     return Evaluation(split, own, crossed, opened.users, unknown, floor)
 
 
-def cross_costs(model: Personal, posts: Split, others: int = OTHERS, seed: int = 0) -> Costs | None:
+def cross_costs(
+    model: Personal,
+    posts: Split,
+    others: int = OTHERS,
+    seed: int = 0,
+    payer: Payer | None = None,
+) -> Costs | None:
     """What posts cost as if other users had written them, each once for every such user.
 
-    None where the model is not personal, or knows nobody else.
+    None where the model is not personal, or knows nobody else. ``payer`` is what pays, if that is
+    not the model alone.
     """
     if not model.is_personal:
         return None
     strangers = choose_others(np.asarray(posts.user, np.int64), model.users.numbers(), others, seed)
     parts = [
-        costs(model, posts, f"as other users, {number} of {others}", column)
+        costs(payer or model, posts, f"as other users, {number} of {others}", column)
         for number, column in enumerate(strangers.T, 1)
     ]
     return Costs(*map(np.concatenate, zip(*parts, strict=True))) if parts else None

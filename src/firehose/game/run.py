@@ -11,12 +11,16 @@
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
       *.f32          what held-out posts, and posts of the past, cost the final model
-      result.json    what came of it; it appears last
+      result.json    what came of it, sealed; it appears last
+
+A log is on disk before a checkpoint counts on it; the first checkpoint before ``run.json``; and all
+else before ``result.json``.
 """
 
 import json
-import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,20 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import AnyCorpus
-from firehose.game.folder import Run, new_run, open_run, read_run, write_json
+from firehose.game.folder import (
+    Run,
+    checkpoints_of,
+    clear,
+    new_run,
+    open_run,
+    read_run,
+    refuse_own_parts,
+    refuse_taken,
+    write_json,
+)
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
+from firehose.game.result import is_over
 from firehose.game.round import Broken
 from firehose.game.settings import Settings
 from firehose.game.training import Fit
@@ -35,6 +50,7 @@ from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import clear_leftovers
 
 Work = Playing | Fit
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
@@ -99,17 +115,12 @@ def _begin(run: Run, replace: bool) -> Any:
     work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
-    if folder.exists():
-        if not (folder / "run.json").is_file():
-            raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
-        if not replace:
-            raise FirehoseError(
-                f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
-                "--out, or add --replace."
-            )
-        shutil.rmtree(folder)
-    work.run.card.write(folder)
-    return _carry_out(work)
+    refuse_taken(folder, replace)
+    refuse_own_parts(work.run)
+    with checkpoints_of(folder).held():
+        refuse_taken(folder, replace)  # it may have appeared meanwhile
+        clear(folder)
+        return _carry_out(work, is_new=True)
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
@@ -123,23 +134,61 @@ def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
         )
 
 
-def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = None) -> Any:
+def resume(
+    run: str | Path,
+    previous: bool = False,
+    corpus: str | Path | None = None,
+    trust: bool = False,
+) -> Any:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped.
 
     With ``previous``, from the checkpoint before it. ``corpus`` says where the corpus is now, if it
-    was moved.
+    was moved. With ``trust``, code that the run's folder names is run as if it were named here.
     """
     folder = Path(run)
-    card = read_run(folder)
-    if (folder / "result.json").is_file():
+    read_run(folder)  # or a sentence, before anything is made in a folder that is no run
+    checkpoints = checkpoints_of(folder)
+    with checkpoints.held(), _kept(folder):
+        _refuse_over(folder)
+        work = make_work(_told_what_differs(open_run(folder, corpus, trust)))
+        if previous:
+            _step_back(checkpoints)
+        return _carry_out(work)
+
+
+def _refuse_over(folder: Path) -> None:
+    """Refuse to go on with a run that has its result."""
+    if is_over(folder, contents=True):
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
-    opened = open_run(folder, corpus)
-    if card.code.split()[-1] != (code := code_version()):
-        say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
-        opened = opened._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
-    if previous:
-        Checkpoints(folder / "checkpoints").drop_newest()
-    return _carry_out(make_work(opened))
+
+
+def _told_what_differs(run: Run) -> Run:
+    """Say what is otherwise than when a run was begun; its card notes another code."""
+    folder, card = run.folder, run.card
+    if differences := card.differences(str(run.settings.compute.find_device())):
+        say(
+            f"{folder} was begun with {', '.join(differences)}: from here on the last bits may be "
+            "others than if it had never stopped."
+        )
+    if card.code.split()[-1] == (code := code_version()):
+        return run
+    say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
+    return run._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
+
+
+def _step_back(checkpoints: Checkpoints) -> None:
+    """Drop the newest checkpoint, if the one before it is good."""
+    before = checkpoints.places()[-2:-1]
+    try:
+        for place in before:
+            checkpoints.read(place)
+    except FirehoseError as error:
+        why = str(error).partition(";")[0].rstrip(".")
+        raise FirehoseError(
+            f"{why}; that is the one before the newest, so the newest was kept: go on without "
+            "--previous, or begin again with --replace."
+        ) from None
+    checkpoints.drop_newest()
 
 
 def make_work(run: Run) -> Work:
@@ -149,17 +198,22 @@ def make_work(run: Run) -> Work:
     return PlayingPictures(run) if isinstance(run.corpus, PictureCorpus) else Playing(run)
 
 
-def _carry_out(work: Work) -> Any:
-    """Do what is left of a run after its last checkpoint, and finish it."""
+def _carry_out(work: Work, is_new: bool = False) -> Any:
+    """Do what is left of a run, whose lock is held, after its last checkpoint; finish it.
+
+    A new one begins with a checkpoint: ``run.json`` appears when that is on disk, so that whatever
+    it began with is not needed again.
+    """
     folder = work.run.folder
-    checkpoints = Checkpoints(folder / "checkpoints")
-    with checkpoints.held():
-        if found := checkpoints.latest():
-            work.run.card.write(folder)  # it may say that another version of the code goes on
-            work.restore(found)
-            say(f"Going on after {work.unit} {work.done:,}.")
-        else:
-            checkpoints.write(0, work.state())
+    checkpoints = checkpoints_of(folder)
+    clear_leftovers(folder)
+    if is_new:
+        checkpoints.write(0, work.state(), {})
+    else:
+        _go_back(work, checkpoints)
+        say(f"Going on after {work.unit} {work.done:,}.")
+    work.run.card.write(folder)  # it may say that another version of the code goes on
+    with _kept(folder):
         try:
             _advance(work, checkpoints)
         except (NotFinite, Broken) as error:
@@ -168,6 +222,28 @@ def _carry_out(work: Work) -> Any:
         result = work.finish()
         result.write(folder)
         return result
+
+
+def _go_back(work: Work, checkpoints: Checkpoints) -> None:
+    """Bring a run to the state of its newest checkpoint that can be used."""
+    found = checkpoints.latest()
+    if found is None:
+        raise FirehoseError(
+            f"{work.run.folder} has no checkpoint to go on from; begin again with --replace."
+        )
+    checkpoints.drop_newer(found)
+    work.restore(found.state, found.logs)
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Say, where a run is interrupted before or after its units, that it can still go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Stopped; `firehose resume {folder}` goes on from the last checkpoint."
+        ) from None
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
@@ -195,18 +271,17 @@ def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> 
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
-    """Write a checkpoint after the logs that it counts on, and how far the run is."""
-    work.flush()
-    checkpoints.write(work.done, work.state())
+    """Write a checkpoint, if there is none, after the logs it counts on; and how far the run is."""
+    logs = work.flush()
+    if work.done not in checkpoints.numbers():
+        checkpoints.write(work.done, work.state(), logs)
     write_progress(work.run.folder, work.done, work.total)
 
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
     """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
     checkpoints.drop_after(good)
-    found = checkpoints.latest()
-    assert found is not None
-    work.restore(found)
+    _go_back(work, checkpoints)
     if work.done < good:
         _advance(work, checkpoints, good)
     kind = work.run.card.kind
@@ -227,5 +302,5 @@ def read_progress(folder: Path) -> float:
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         return float(found["done"] / max(found["total"], 1))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0.0

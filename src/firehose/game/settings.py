@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown
+from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown, together
 from firehose.data.pictures.corpus import PicturePlan
 from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.methods.buffers import BUFFERS, BufferChoice
@@ -51,7 +51,8 @@ class Playing(Section):
     predictor: PredictorChoice = Field(default_factory=lambda: PREDICTORS.settings("model"))
     steps: int = Field(default=5, ge=1)  # the most gradient steps of a round: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
-    hours: float | None = Field(default=None, gt=0)  # if given, those of a round instead of posts
+    # If given, those of a round instead of posts; a thousand years are the most.
+    hours: float | None = Field(default=None, gt=0, le=8_766_000)
     step_size: int = Field(default=128, ge=2)  # posts of a step, the same for every learner
     seed: int = Field(default=0, ge=0)
 
@@ -95,6 +96,12 @@ class Settings(Section):
         return {**values, "play": {**play, "rule": {**rule, "rate": found[0]}}}
 
 
+def taking_steps(settings: Any) -> Any:
+    """The settings of the optimizer that takes the steps: this one, or the innermost in it."""
+    inner = getattr(settings, "inner", None)
+    return settings if inner is None else taking_steps(inner)
+
+
 def kinds_of(settings: Any) -> list[str]:
     """The kind of an optimizer, and of those inside it."""
     inner = getattr(settings, "inner", None)
@@ -109,11 +116,17 @@ Kind = Literal["pretrain", "offline", "play"]  # of a run
 
 
 def make_settings(
-    recipe: str | Path | None = None, assignments: Sequence[str] = (), **tables: Mapping[str, Any]
+    recipe: str | Path | None = None,
+    assignments: Sequence[str] = (),
+    trust: bool = False,
+    **tables: Mapping[str, Any],
 ) -> Settings:
     """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables.
 
-    Each overrides what comes before it.
+    Each overrides what comes before it. What a recipe says of a kind that is not chosen is set
+    aside; assignments and tables must be known to the kinds that are. With ``trust``, code that
+    the recipe names is run as if it were named here.
     """
-    values = merge(read_recipe(recipe) if recipe else {}, overrides(assignments))
-    return Settings.of(merge(values, tables), str(recipe or "the settings"))
+    given = together(overrides(assignments), tables)
+    values = merge(read_recipe(recipe, trust) if recipe else {}, given)
+    return Settings.of(values, str(recipe or "the settings"))

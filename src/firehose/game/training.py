@@ -14,14 +14,16 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Run
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Training
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.progress import say
 from firehose.storage.files import write_whole
+from firehose.storage.seals import File
 
 
 class Fit:
@@ -37,6 +39,9 @@ class Fit:
         if not isinstance(run.corpus, Corpus):
             raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
         training: Training = getattr(run.settings, run.card.kind)
+        sizes = sizes_of(run.settings.model, run.start)
+        settings = run.settings.model_copy(update={"model": sizes})
+        refuse_too_large(run.card.kind, settings, run.corpus)
         model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
         self.model = model.move_to(run.settings.compute.find_device())
@@ -46,6 +51,7 @@ class Fit:
         self.adam = Adam(rule, self.model)
         self.steps_per_epoch = math.ceil(len(self.posts) / training.posts)
         self.total = self.steps_per_epoch * training.epochs
+        refuse_endless(self.total)
         self.losses: list[float] = []  # of this epoch
         self.tokens = 0
         self.seconds = 0.0
@@ -100,10 +106,11 @@ class Fit:
             told += f" · {self.losses[-1]:.3f} nats/token · {pace:,.0f} tokens/s"
         return told
 
-    def flush(self) -> None:
-        """Write ``epochs.jsonl``, before a checkpoint that counts on it."""
+    def flush(self) -> Mapping[str, File]:
+        """Write ``epochs.jsonl``, for people to read: no checkpoint counts on it."""
         lines = [json.dumps(asdict(epoch)) + "\n" for epoch in self.history]
         write_whole(self.run.folder / "epochs.jsonl", "".join(lines).encode())
+        return {}
 
     def state(self) -> dict[str, Any]:
         """Model, moments, position, and the best weights so far."""
@@ -117,7 +124,7 @@ class Fit:
             "history": [asdict(epoch) for epoch in self.history],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], _logs: Mapping[str, File]) -> None:
         """Become what ``state`` was taken from."""
         self.model.restore(state["model"])
         self.adam.restore(state["adam"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from firehose.data.vocabulary import Vocabulary
 from firehose.generation.decoding import Decoder
+from firehose.generation.mixed import MixedDecoder
 from firehose.models.store import Trained
 
 ROWS = 64  # continuations that are read side by side
@@ -36,7 +37,12 @@ class ReadPrompt:
         self.vocabulary = trained.encoder.vocabulary
         self.pieces = classify(self.vocabulary)
         self.tokens = trained.encoder.prompt(text)
-        self.decoder = Decoder(trained.model, trained.number(user))
+        number, speaker = trained.number(user), trained.speaker
+        self.decoder: Decoder | MixedDecoder
+        if speaker is None:
+            self.decoder = Decoder(trained.model, number)
+        else:
+            self.decoder = MixedDecoder(trained.model, speaker, number)
         self.log_probs = self.decoder.advance(torch.tensor([self.tokens]))  # [1, pieces]
 
     def restart(self, rows: int) -> Tensor:

@@ -1,31 +1,19 @@
 """Predictors: what pays for posts and what people see; the model is what gradients move."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.methods.step import Setup
-from firehose.models.model import Paid
+from firehose.models.companion import Companion
+from firehose.models.model import Paid, Speaker, WeightSet
+from firehose.optim.average import Average
 from firehose.plugins import Choice, Plugin, Registry
-
-
-class WeightSet(Protocol):
-    """Weights that a model can predict with: those that learn, or an average of them."""
-
-    @property
-    def name(self) -> str:
-        """What it is called: "raw", "average 500"."""
-
-    def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
-        """Let the model have these weights inside, where nothing may be learned.
-
-        One set is in use at a time. ``users`` are those whose posts will be looked at; None:
-        everybody, which takes longer the more there are.
-        """
 
 
 class RawWeights:
@@ -67,6 +55,25 @@ class Predictor(Plugin):
         """
         return 0
 
+    def users(self) -> NDArray[np.int64]:
+        """The numbers of the users of whom something is kept beside the model."""
+        return np.zeros(0, np.int64)
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Know users by other numbers; all of ``users`` are given one, no two the same."""
+
+    def protect(self, min_users: int) -> bool:
+        """Tell nobody what fewer than so many users have written; False: a part is silent now.
+
+        What is a user's own is told to that user. It is not part of the state.
+        """
+        return True
+
+    @property
+    def speaker(self) -> Speaker | None:
+        """Itself, if it has a say beside the model when texts are written."""
+        return None
+
     def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
         """Let the model have the weights inside that are saved, and that people see."""
         return self.weights[0].in_use(users)
@@ -85,6 +92,44 @@ class ModelPredictor(Predictor):
         with self.weights[0].in_use(batch.user):
             paid: Paid = self.model.pay(batch)
         return paid
+
+
+def companion_of(predictor: Predictor, name: Callable[[int], str]) -> Companion | None:
+    """What is saved of a predictor beside its model; None: it is the model alone.
+
+    The first set of weights is the model's own; others that are mixed are saved with it.
+    """
+    if isinstance(predictor, ModelPredictor):
+        return None
+    speaker = predictor.speaker
+    more = [] if speaker is None else speaker.mixed[1:]
+    weights = {str(number): _weights(predictor, each) for number, each in enumerate(more)}
+    state = {"predictor": predictor.state(), "weights": weights}
+    users = {name(number): number for number in predictor.users().tolist()}
+    return Companion(predictor.settings.public(), state, users)
+
+
+def frozen_weights(model: Any, saved: Companion) -> list[WeightSet]:
+    """The sets of weights that were saved beside those of the model; they do not learn."""
+    found: list[WeightSet] = []
+    for weights in saved.state["weights"].values():
+        # An average that follows nothing is a set of weights whose rows come and go with users.
+        average = Average(model, horizon=1)
+        average.name = weights["name"]
+        rows = weights["rows"] | {"stamps": torch.zeros(len(weights["rows"]["average"])).double()}
+        state = {"steps": 0, "shared": weights["shared"], "rows": rows | {"clock": 0.0}}
+        average.restore(state)
+        found.append(average)
+    return found
+
+
+def _weights(predictor: Predictor, weights: WeightSet) -> dict[str, Any]:
+    """One of the sets of weights, as ``frozen_weights`` makes it again."""
+    model = predictor.model
+    with weights.in_use():
+        shared = {name: each.detach().clone() for name, each in model.named_parameters()}
+        vectors, total = model.users.vectors[: len(model.users)].clone(), model.users.total.clone()
+    return {"name": weights.name, "shared": shared, "rows": {"average": vectors, "total": total}}
 
 
 PREDICTORS = Registry(

@@ -1,6 +1,7 @@
 """What a game asks of a model: to score posts, and to give the gradient of its loss."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +28,43 @@ class Outlook(NamedTuple):
     log_prob: NDArray[np.float64]  # [places], of the piece that came
     largest: NDArray[np.float64]  # [places], of the most probable piece
     entropy: NDArray[np.float64]  # [places], nats
+
+
+class Payer(Protocol):
+    """A model or a predictor."""
+
+    def pay(self, batch: Batch) -> Paid:
+        """What each post costs, without changing anything."""
+
+
+class WeightSet(Protocol):
+    """Weights that a model can predict with: those that learn, or an average of them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: "raw", "average 500"."""
+
+    def in_use(self, users: NDArray[np.integer] | None = None) -> AbstractContextManager[None]:
+        """Let the model have these weights inside, where nothing may be learned.
+
+        One set is in use at a time. ``users`` are those whose posts will be looked at; None:
+        everybody, which takes longer the more there are.
+        """
+
+
+class Speaker(Protocol):
+    """What has a say beside the model when a text is written piece by piece."""
+
+    @property
+    def mixed(self) -> Sequence[WeightSet]:
+        """The weights under which the model is asked."""
+
+    def speak(self, tokens: Tensor, user: int, of_model: Sequence[Tensor]) -> Tensor:
+        """Log-probabilities of the next piece after several texts of a user, ``[texts, pieces]``.
+
+        ``tokens`` are the texts, ``[texts, tokens]``; ``of_model`` what the model says under each
+        of its weights, in the form of the result.
+        """
 
 
 class Model(Trainable, Protocol):

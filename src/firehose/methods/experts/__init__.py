@@ -5,12 +5,14 @@ much each opinion counts is decided by what the expert says of the place, and ne
 that comes there.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
+from firehose.errors import FirehoseError
 from firehose.methods.experts.contexts import Contexts
 from firehose.methods.step import Setup
 from firehose.plugins import Choice, Plugin, Registry
@@ -44,6 +46,24 @@ class Expert(Plugin):
     def forget(self, user: int) -> int:
         """Erase all that is kept of a user; returns how many posts there were."""
         raise NotImplementedError
+
+    def users(self) -> NDArray[np.int64]:
+        """The numbers of the users of whom something is kept."""
+        raise NotImplementedError
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Know users by other numbers; all of ``users`` are given one, no two the same."""
+        raise FirehoseError(
+            f"{self.settings.kind} cannot give users other numbers: a model that was saved with it "
+            "can be used without a corpus, or with the one it was made on."
+        )
+
+    def protect(self, min_users: int) -> bool:
+        """Tell nobody what fewer than so many users have written; False: a part is silent now."""
+        raise FirehoseError(
+            f"{self.settings.kind} does not say whose words it tells; allow it to tell those of "
+            "anybody with --min-users 1 (in Python: min_users=1)."
+        )
 
 
 EXPERTS = Registry(

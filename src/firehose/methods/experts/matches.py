@@ -74,46 +74,53 @@ def opinions(
         level = np.minimum(level, _spoken(matches, level, min_users))
     some = level > 0
     which, piece, level = matches.which[some], matches.piece[some], level[some] - 1
-    places, asked, levels = len(depth), pieces.shape[1], len(lengths)
-    match, column = np.nonzero(piece[:, None] == pieces[which])
-    hits = (level[match] * places + which[match]) * asked + column
-    count = np.bincount(hits, minlength=levels * places * asked)
+    places, levels = len(depth), len(lengths)
     newest = np.full(levels * places, len(which))
     # The newest is written last. (Views that run backwards would be written in any order.)
     newest[(level * places + which)[::-1].copy()] = np.arange(len(which))[::-1].copy()
     newest = np.minimum.accumulate(newest.reshape(levels, places)[::-1])[::-1]
+    count, different = _counted(which, piece, level, pieces, levels)
+    exactly = np.bincount(level * places + which, minlength=levels * places)
     return Opinions(
-        _at_least(count.reshape(levels, places, asked)),
-        _at_least(np.bincount(level * places + which, minlength=levels * places), (levels, places)),
-        _different(which, piece, level, (levels, places)),
+        count,
+        _at_least(exactly.reshape(levels, places)),
+        different,
         np.append(piece, -1)[newest],
         np.append(matches.age[some], 0)[newest],
     )
 
 
-def _at_least(
-    exactly: NDArray[np.int64], shape: tuple[int, ...] | None = None
-) -> NDArray[np.int64]:
-    """From numbers of things at each level to those at that level or above."""
-    laid = exactly.reshape(shape or exactly.shape)
-    return np.cumsum(laid[::-1], axis=0)[::-1]
-
-
-def _different(
+def _counted(
     which: NDArray[np.int64],
     piece: NDArray[np.int64],
     level: NDArray[np.int64],
-    shape: tuple[int, int],
-) -> NDArray[np.int64]:
-    """How many different pieces there are for each place, at each level or above."""
-    levels, places = shape
-    pieces = int(piece.max(initial=0)) + 1
-    # One sort: by place, by piece, the highest level first.
-    keys = np.sort(((which * pieces + piece) * levels) + (levels - 1 - level))
-    first = np.ones(len(keys), bool)
-    first[1:] = keys[1:] // levels != keys[:-1] // levels
-    place, highest = keys[first] // (levels * pieces), levels - 1 - keys[first] % levels
-    return _at_least(np.bincount(highest * places + place, minlength=levels * places), shape)
+    pieces: NDArray[np.int64],
+    levels: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How often each of ``pieces`` follows, and how many different ones do, at each level or above.
+
+    One sort of all matches serves both: by place, by piece, the highest level first.
+    """
+    places, most = len(pieces), int(max(piece.max(initial=0), pieces.max(initial=0))) + 1
+    keys = np.sort((which * most + piece) * levels + (levels - 1 - level))
+    same, level = keys // levels, levels - 1 - keys % levels
+    first = np.append(True, same[1:] != same[:-1])[: len(same)]
+    groups, highest = same[first], level[first]  # a place and a piece each
+    exactly = np.bincount((np.cumsum(first) - 1) * levels + level, minlength=len(groups) * levels)
+    table = _at_least(exactly.reshape(len(groups), levels).T)
+    asked = np.arange(places)[:, None] * most + pieces
+    at = np.minimum(np.searchsorted(groups, asked), max(len(groups) - 1, 0))
+    if len(groups):
+        count = np.where(groups[at] == asked, table[:, at], 0)
+    else:
+        count = np.zeros((levels, *pieces.shape), np.int64)
+    different = np.bincount(highest * places + groups // most, minlength=levels * places)
+    return count, _at_least(different.reshape(levels, places))
+
+
+def _at_least(exactly: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From numbers of things at each level to those at that level or above."""
+    return np.cumsum(exactly[::-1], axis=0)[::-1]
 
 
 def _spoken(matches: Matches, level: NDArray[np.int64], min_users: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ keeps, and keeps no more than it may.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,8 @@ class Memory(Expert):
 
     def __init__(self, settings: MemorySettings, setup: Setup) -> None:
         super().__init__(settings, setup)
-        self.posts = Posts(settings.per_user, settings.tokens)
+        self._clear()
         orders = range(1, COUNTED + 1) if settings.everybody else ()
-        self.counts = [Counts(order, settings.min_users) for order in orders]
-        longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=2)]
-        own = [Chain(OWN[0], by_user=True, tokens_per_bucket=4)]
-        self.longer, self.own = longer * settings.everybody, own * settings.own
         names = [f"{how} {order}" for order in orders for how in ("all", "all, again")]
         if settings.everybody:
             names += [f"{how} {n}" for how in ("all", "all, newest") for n in LONGER]
@@ -65,6 +62,17 @@ class Memory(Expert):
             ways = ("own", "own, again", "own, newest")
             names += [f"{how} {n}" for how in ways for n in OWN]
         self.opinions = tuple(names)
+
+    def _clear(self) -> None:
+        """Remember nothing."""
+        settings = self.settings
+        self.posts = Posts(settings.per_user, settings.tokens)
+        orders = range(1, COUNTED + 1) if settings.everybody else ()
+        self.counts = [Counts(order, settings.min_users) for order in orders]
+        longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=2)]
+        own = [Chain(OWN[0], by_user=True, tokens_per_bucket=4)]
+        self.longer, self.own = longer * settings.everybody, own * settings.own
+        self.heard = self.counts, self.longer  # what others wrote, as far as it may be told
 
     @property
     def nbytes(self) -> int:
@@ -75,12 +83,13 @@ class Memory(Expert):
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
         """What followed the same contexts before."""
         told = _Told(pieces)
-        for counts in self.counts:
+        heard_counts, heard_longer = self.heard
+        for counts in heard_counts:
             seen = counts.look(contexts, pieces)
             told.counts(*(each[None] for each in seen), again=True)
         limits = self.settings
         for chain, lengths, most, min_users in (
-            *((chain, LONGER, limits.matches, limits.min_users) for chain in self.longer),
+            *((chain, LONGER, limits.matches, limits.min_users) for chain in heard_longer),
             *((chain, OWN, limits.own_matches, 1) for chain in self.own),
         ):
             matches = find(chain, self.posts, contexts, most)
@@ -157,6 +166,34 @@ class Memory(Expert):
             counts.clear()
         self._link(self._chains(), self.counts)
         return len(posts)
+
+    def users(self) -> NDArray[np.int64]:
+        """The numbers of the users whose posts are kept."""
+        found = np.unique(self.posts.user[: self.posts.count][self.posts.kept[: self.posts.count]])
+        return found[found >= 0].astype(np.int64)
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Remember all posts anew, under other numbers of their users."""
+        batch = self.posts.batch(np.flatnonzero(self.posts.kept[: self.posts.count]))
+        user = np.array([numbers.get(user, user) for user in batch.user.tolist()], np.int32)
+        is_silent = self.heard[0] is not self.counts
+        self._clear()
+        self.learn(replace(batch, user=user))
+        if is_silent:
+            self._silence()
+
+    def protect(self, min_users: int) -> bool:
+        """Be silent on what others wrote, if words of fewer users than that would be told."""
+        is_safe = not self.settings.everybody or self.settings.min_users >= min_users
+        if not is_safe:
+            self._silence()
+        return is_safe
+
+    def _silence(self) -> None:
+        """Answer as if nobody else had written anything; what is remembered stays as it is."""
+        counts = [Counts(each.order, each.min_users) for each in self.counts]
+        longer = [Chain(each.order, False, each.tokens_per_bucket) for each in self.longer]
+        self.heard = counts, longer
 
     def state(self) -> dict[str, Any]:
         """Posts, counts and chains."""

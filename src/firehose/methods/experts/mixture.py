@@ -4,19 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor
 
 from firehose.batch import Batch
 from firehose.methods.experts import EXPERTS, Evidence, Expert
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.gate import Gate
 from firehose.methods.experts.posterior import Posterior
-from firehose.methods.predictor import Predictor, WeightSet
+from firehose.methods.predictor import Predictor
 from firehose.methods.step import Setup
-from firehose.models.model import Outlook, Paid
+from firehose.models.model import Outlook, Paid, Speaker, WeightSet
 from firehose.plugins import Choice
 
+AT_ONCE = 1 << 23  # probabilities that experts are asked for at once when a text is written
 ExpertChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(EXPERTS.settings)]
 
 
@@ -92,6 +95,42 @@ class Mixture(Predictor):
         self._paid = None
         return sum(expert.forget(user) for expert in self.experts)
 
+    def users(self) -> NDArray[np.int64]:
+        """The numbers of the users of whom an expert keeps something."""
+        every = [np.zeros(0, np.int64), *(expert.users() for expert in self.experts)]
+        return np.unique(np.concatenate(every))
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Let the experts know users by other numbers."""
+        self._paid = None
+        for expert in self.experts:
+            expert.renumber(numbers)
+
+    def protect(self, min_users: int) -> bool:
+        """Let no expert tell what fewer than so many users have written; False: one is silent."""
+        safe = [expert.protect(min_users) for expert in self.experts if min_users > 1]
+        return all(safe)
+
+    @property
+    def speaker(self) -> Speaker:
+        """Itself."""
+        return self
+
+    def speak(self, tokens: Tensor, user: int, of_model: Sequence[Tensor]) -> Tensor:
+        """Log-probabilities of every piece after several texts of a user, ``[texts, pieces]``."""
+        texts, every = tokens.numpy(), np.arange(self.model.pieces)
+        size = max(AT_ONCE // (len(every) * len(self.opinions)), 1)
+        found = []
+        for start in range(0, len(texts), size):
+            contexts = Contexts.of_rows(texts[start : start + size], user, self.reach)
+            logs = [each[start : start + size].double() for each in of_model]
+            outlooks = [_outlook(each) for each in logs]
+            said = np.array([each.exp().numpy() for each in logs])
+            said = said.reshape(len(logs), len(contexts), len(every))
+            asked = np.tile(every, (len(contexts), 1))
+            found.append(self.gate.mix(self.gather(contexts, asked, outlooks, said)))
+        return torch.from_numpy(np.log(np.concatenate(found)))
+
     def _look(self, batch: Batch) -> Evidence:
         """What all experts say of the pieces that came."""
         outlooks = []
@@ -148,3 +187,10 @@ def _make_gate(settings: MixtureSettings, features: int, opinions: int) -> Gate 
 def _posts(batch: Batch) -> NDArray[np.int64]:
     """The post of each place of a batch."""
     return np.repeat(np.arange(len(batch)), batch.lengths - 1)
+
+
+def _outlook(log_probs: Tensor) -> Outlook:
+    """How sure a model is, from all it says, ``[places, pieces]``; no piece has come yet."""
+    entropy = -(log_probs.exp() * log_probs).sum(1)
+    unknown = torch.full_like(entropy, torch.nan)
+    return Outlook(unknown.numpy(), log_probs.amax(1).numpy(), entropy.numpy())

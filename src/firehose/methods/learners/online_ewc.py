@@ -18,10 +18,11 @@ from firehose.plugins import Choice
 class OnlineEWC(Learner):
     """Learns from the stream, and holds on to the shared weights that earlier posts depend on.
 
-    The penalty is ½ · strength · Σ F (θ − θ*)². F, the Fisher information, is a running average of
-    the squared gradient; θ*, the anchor, is one of the weights. Both are averages over rounds,
-    because a stream has no tasks after which they could be set. A user's vector is moved by that
-    user's posts alone, and needs no penalty.
+    The penalty is ½ Σ c (θ − θ*)², where c = strength · F, and bounded by 1 as c / (1 + c): beyond
+    that, plain descent would overshoot. F, the Fisher information, is a running average of the
+    squared gradient; θ*, the anchor, is one of the weights. Both are averages over rounds, because
+    a stream has no tasks after which they could be set. A user's vector is moved by that user's
+    posts alone, and needs no penalty.
     """
 
     class Settings(Choice):
@@ -54,9 +55,10 @@ class OnlineEWC(Learner):
         pairs = zip(gradient.shared, weights, strict=True)
         found = [torch.zeros_like(w) if slope is None else slope for slope, w in pairs]
         self.squares = list(torch._foreach_mul(found, found))
+        strict = torch._foreach_mul(self.fisher, self.settings.strength)
         pull = torch._foreach_sub(weights, self.anchor)
-        torch._foreach_mul_(pull, self.fisher)
-        torch._foreach_mul_(pull, self.settings.strength)
+        torch._foreach_mul_(pull, strict)
+        torch._foreach_div_(pull, torch._foreach_add(strict, 1.0))
         gradient.shared = list(torch._foreach_add(found, pull))
         return gradient
 
