@@ -18,6 +18,7 @@ quick = settings(max_examples=30, deadline=None)
 limits = st.fixed_dictionaries(
     {"per_user": st.none() | st.integers(0, 3), "tokens": st.none() | st.integers(1, 60)}
 )
+one_limit = limits.map(lambda both: both if None in both.values() else both | {"tokens": None})
 texts = st.lists(st.integers(2, PIECES - 1), max_size=5).map(lambda text: [SOT, *text])
 
 
@@ -80,7 +81,7 @@ def test_a_restored_memory_goes_on_to_the_same_bits(
 
 
 @quick
-@given(rounds, limits, asked)
+@given(rounds, one_limit, asked)
 def test_how_posts_are_cut_into_parts_makes_no_difference(
     learned: list[list[Post]], limit: dict[str, Any], asked: list[tuple[int, list[int]]]
 ) -> None:

@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.methods.experts.chain import Chain
-from firehose.methods.experts.contexts import NOTHING, Contexts
+from firehose.methods.experts.contexts import Contexts
 from firehose.methods.experts.posts import Posts
-
-_NEVER = -2  # no token; a removed one is 0
 
 
 class Matches(NamedTuple):
@@ -18,31 +16,31 @@ class Matches(NamedTuple):
 
     which: NDArray[np.int64]  # [matches], the place asked about
     length: NDArray[np.int64]  # [matches], pieces that agree
-    piece: NDArray[np.int64]  # [matches], what followed there
-    owner: NDArray[np.int64]  # [matches], who wrote it
-    age: NDArray[np.int64]  # [matches], tokens since then
+    at: NDArray[np.int64]  # [matches], the place
 
 
 def find(chain: Chain, posts: Posts, contexts: Contexts, most: int) -> Matches:
     """The newest matches of each context, up to ``most``, among the posts that are kept."""
     at, which = chain.walk(contexts, most)
     if chain.by_user:
-        own = posts.owner[at] == contexts.user[which] + 2
+        own = posts.owner[at] == (contexts.user + 2)[which]
         at, which = at[own], which[own]
-    wanted = np.where(contexts.before == NOTHING, _NEVER, contexts.before + 1)
+    tokens = posts.tokens
+    wanted = contexts.before + 1  # as tokens are kept; 0 beyond <SOT>, where it does not matter
+    kind = np.promote_types(tokens.dtype, np.min_scalar_type(int(wanted.max(initial=0))))
     length = np.zeros(len(at), np.int64)
     alive, here, there = np.arange(len(at)), at, which
-    for distance, pieces in enumerate(wanted):
-        same = posts.tokens[here - (distance + 1)] == pieces[there]
-        alive, here, there = alive[same], here[same], there[same]
-        if not len(alive):
+    for distance, pieces in enumerate(wanted.astype(kind)):
+        here = here - 1
+        same = np.flatnonzero(tokens.take(here, mode="clip") == pieces.take(there))
+        if not len(same):
             break
+        alive, here, there = alive.take(same), here.take(same), there.take(same)
         length[alive] = distance + 1
+    length = np.minimum(length, contexts.depth[which])
     # A chain is also of contexts that share its bucket, and agree in less.
-    matched = length >= np.minimum(chain.order, contexts.depth)[which]
-    at, which, length = at[matched], which[matched], length[matched]
-    piece, owner = posts.tokens[at].astype(np.int64) - 1, posts.owner[at].astype(np.int64) - 2
-    return Matches(which, length, piece, owner, posts.size - at)
+    matched = np.flatnonzero(length >= np.minimum(chain.order, contexts.depth)[which])
+    return Matches(which[matched], length[matched], at[matched])
 
 
 class Opinions(NamedTuple):
@@ -57,6 +55,7 @@ class Opinions(NamedTuple):
 
 def opinions(
     matches: Matches,
+    posts: Posts,
     depth: NDArray[np.int64],
     pieces: NDArray[np.int64],
     lengths: Sequence[int],
@@ -64,29 +63,36 @@ def opinions(
 ) -> Opinions:
     """Count what followed the matches of at least each of ``lengths`` pieces, which grow.
 
-    A match of the whole context, back to <SOT>, is as good as one of any length. With
-    ``min_users`` only continuations count that so many different users have written.
+    All matches have the first of them, or the whole context. A match of the whole context, back to
+    <SOT>, is as good as one of any length. With ``min_users`` only continuations count that so many
+    different users have written.
     """
-    # The level of a match is the number of lengths that it has at least.
-    level = np.searchsorted(lengths, matches.length, side="right")
-    level[matches.length >= depth[matches.which]] = len(lengths)
+    which, length, at = matches
+    piece = posts.tokens[at].astype(np.int64) - 1
+    # The level of a match is the number of lengths that it has at least, less 1.
+    reached = np.arange(int(length.max(initial=0)) + 1)
+    level = (np.searchsorted(lengths, reached, side="right") - 1)[length]
+    level[length >= depth[which]] = len(lengths) - 1
     if min_users > 1:
-        level = np.minimum(level, _spoken(matches, level, min_users))
-    some = level > 0
-    which, piece, level = matches.which[some], matches.piece[some], level[some] - 1
+        owner = posts.owner[at]
+        level = np.minimum(level, _spoken(which, piece, owner, level, min_users))
+        told = level >= 0
+        which, piece, level, at = which[told], piece[told], level[told], at[told]
     places, levels = len(depth), len(lengths)
+    row = level * places + which
     newest = np.full(levels * places, len(which))
     # The newest is written last. (Views that run backwards would be written in any order.)
-    newest[(level * places + which)[::-1].copy()] = np.arange(len(which))[::-1].copy()
-    newest = np.minimum.accumulate(newest.reshape(levels, places)[::-1])[::-1]
+    newest[row[::-1].copy()] = np.arange(len(which))[::-1].copy()
+    newest = newest.reshape(levels, places)
+    for above in range(levels - 1, 0, -1):
+        np.minimum(newest[above - 1], newest[above], out=newest[above - 1])
     count, different = _counted(which, piece, level, pieces, levels)
-    exactly = np.bincount(level * places + which, minlength=levels * places)
     return Opinions(
         count,
-        _at_least(exactly.reshape(levels, places)),
+        _at_least(np.bincount(row, minlength=levels * places).reshape(levels, places)),
         different,
         np.append(piece, -1)[newest],
-        np.append(matches.age[some], 0)[newest],
+        posts.size - np.append(at, posts.size)[newest],
     )
 
 
@@ -102,8 +108,10 @@ def _counted(
     One sort of all matches serves both: by place, by piece, the highest level first.
     """
     places, most = len(pieces), int(max(piece.max(initial=0), pieces.max(initial=0))) + 1
-    keys = np.sort((which * most + piece) * levels + (levels - 1 - level))
-    same, level = keys // levels, levels - 1 - keys % levels
+    kind = np.min_scalar_type(places * most * levels)  # small numbers are sorted faster
+    keys = np.sort(((which * most + piece) * levels + (levels - 1 - level)).astype(kind))
+    same = (keys // levels).astype(np.int64)
+    level = levels - 1 - (keys - same * levels)
     first = np.append(True, same[1:] != same[:-1])[: len(same)]
     groups, highest = same[first], level[first]  # a place and a piece each
     exactly = np.bincount((np.cumsum(first) - 1) * levels + level, minlength=len(groups) * levels)
@@ -123,10 +131,16 @@ def _at_least(exactly: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(exactly[::-1], axis=0)[::-1]
 
 
-def _spoken(matches: Matches, level: NDArray[np.int64], min_users: int) -> NDArray[np.int64]:
-    """The highest level at which so many different users have written the piece of a match."""
-    order = np.lexsort((-level, matches.owner, matches.piece, matches.which))
-    which, piece, owner = matches.which[order], matches.piece[order], matches.owner[order]
+def _spoken(
+    which: NDArray[np.int64],
+    piece: NDArray[np.int64],
+    owner: NDArray[np.integer],
+    level: NDArray[np.int64],
+    min_users: int,
+) -> NDArray[np.int64]:
+    """The highest level at which so many users have written the piece of a match; −1: none."""
+    order = np.lexsort((-level, owner, piece, which))
+    which, piece, owner = which[order], piece[order], owner[order]
     changes = np.ones((2, len(order)), bool)  # another piece or place; another user
     changes[0, 1:] = (which[1:] != which[:-1]) | (piece[1:] != piece[:-1])
     changes[1, 1:] = changes[0, 1:] | (owner[1:] != owner[:-1])
@@ -136,7 +150,7 @@ def _spoken(matches: Matches, level: NDArray[np.int64], min_users: int) -> NDArr
     falling = np.lexsort((-of_user, group_of_user))
     users = np.bincount(group_of_user)
     begins = np.cumsum(users) - users
-    reached = np.zeros(len(users), np.int64)
+    reached = np.full(len(users), -1)
     enough = users >= min_users
     reached[enough] = of_user[falling][begins[enough] + min_users - 1]
     spoken = np.empty(len(order), np.int64)

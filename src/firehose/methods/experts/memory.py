@@ -41,7 +41,7 @@ class MemorySettings(Choice):
     per_user: int | None = Field(default=None, ge=0)  # a user's newest posts; None: all
     tokens: int | None = Field(default=None, ge=1)  # the newest of all; None: no limit
     matches: int = Field(default=32, ge=1, le=4096)  # of everybody that are looked at
-    own_matches: int = Field(default=64, ge=1, le=4096)  # of the user
+    own_matches: int = Field(default=128, ge=1, le=4096)  # of the user
 
 
 class Memory(Expert):
@@ -93,7 +93,7 @@ class Memory(Expert):
             *((chain, OWN, limits.own_matches, 1) for chain in self.own),
         ):
             matches = find(chain, self.posts, contexts, most)
-            found = opinions(matches, contexts.depth, pieces, lengths, min_users)
+            found = opinions(matches, self.posts, contexts.depth, pieces, lengths, min_users)
             told.counts(found.count, found.total, found.different, again=chain.by_user)
             told.newest(found.newest, found.age)
             longest = np.zeros((1, len(contexts)), np.int64)

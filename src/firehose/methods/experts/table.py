@@ -58,7 +58,7 @@ class Table:
         asking = np.arange(len(marks))
         bucket, step = self._path(marks)
         while len(asking):
-            rows = self.words[bucket]
+            rows = self.words.take(bucket, axis=0)
             lane, same = _lane(rows, marks)
             found[asking[same]] = bucket[same] * LANES + lane[same]
             going = np.flatnonzero(~same & (rows[:, -1] != 0))
@@ -100,7 +100,9 @@ class Table:
             asking, bucket, step = asking[order], bucket[order], step[order]
             begins = np.append(True, bucket[1:] != bucket[:-1])
             rank = np.arange(len(bucket)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
-            lane = _taken(self.words[bucket]) + rank  # rows of a bucket are taken in order
+            lane = (
+                _taken(self.words.take(bucket, axis=0)) + rank
+            )  # rows of a bucket are taken in order
             fits = lane < LANES
             slots, placed = bucket[fits] * LANES + lane[fits], asking[fits]
             self.words.reshape(-1)[slots] = marks[placed]
