@@ -26,6 +26,7 @@ from firehose.models.personal import Personal
 from firehose.optim.adam import Adam
 
 FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
+WRITERS, REMEMBERED = 1_000, 100_000  # users who repeat themselves; posts that are remembered
 LAPTOP = make_settings("laptop")
 OPTIMIZERS = ("online-gd", "congrad", "averaged")  # the last one around the first
 
@@ -34,8 +35,12 @@ def main() -> None:
     """Print every ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="of which the medians are taken")
+    parser.add_argument("--only", choices=["mixture"], help="print the ratios of this part alone")
     options = parser.parse_args()
     keep_memory()
+    if options.only == "mixture":
+        mixtures(options.rounds)
+        return
     buffers(options.rounds)
     games = {
         (optimizer, users): Table(optimizer, users)
@@ -60,16 +65,17 @@ def main() -> None:
         shares = games[optimizer, FEW].others
         print(f"{optimizer}: {statistics.median(shares):.1%} of a round is neither pass nor step")
     weigh(games["congrad", MANY])
+    mixtures(options.rounds)
 
 
 class Table:
     """A game at the laptop preset with so many users, who all have posted before."""
 
-    def __init__(self, optimizer: str, users: int) -> None:
+    def __init__(self, optimizer: str, users: int, predictor: str = "model") -> None:
         self.users = users
         model = Personal(LAPTOP.model, PIECES)
         model.users.take(np.arange(users), learn=True)
-        chosen = {"memory": {"per_user": 2}, "optimizer": optimizer}
+        chosen = {"memory": {"per_user": 2}, "optimizer": optimizer, "predictor": predictor}
         self.game = Game(model, make_settings("laptop", play=chosen).play)
         fill(self.game.memory, users, 2)
         self.buffers = [self.game.memory]
@@ -79,9 +85,9 @@ class Table:
         self.seconds: list[float] = []
         self.others: list[float] = []  # the share of what is neither a pass nor a step
 
-    def play(self, generator: np.random.Generator, keep: bool) -> None:
-        """One round."""
-        batch = random_posts(generator, LAPTOP.play.posts, self.users)
+    def play(self, generator: np.random.Generator, keep: bool, batch: Batch | None = None) -> None:
+        """One round, with random posts or those given."""
+        batch = batch or random_posts(generator, LAPTOP.play.posts, self.users)
         self.game.generator = generator
         with passes_and_steps() as spent:
             begin = time.perf_counter()
@@ -91,6 +97,46 @@ class Table:
         if keep:
             self.seconds.append(whole)
             self.others.append(1 - sum(spent) / whole)
+
+
+def mixtures(rounds: int) -> None:
+    """The same rounds with memories and a mixture, much and little remembered, and without."""
+    generator = np.random.default_rng(0)
+    past = [written_posts(generator, 2000) for _ in range(REMEMBERED // 2000)]
+    tables = {kind: Table("online-gd", WRITERS, predictor=kind) for kind in ("model", "mixture")}
+    tables["mixture"].game.predictor.prime(past[: REMEMBERED // 20_000])
+    tables["much"] = Table("online-gd", WRITERS, predictor="mixture")
+    tables["much"].game.predictor.prime(past)
+    for number in range(rounds + 2):
+        batch = written_posts(np.random.default_rng([1, number]), LAPTOP.play.posts)
+        for table in tables.values():
+            table.play(np.random.default_rng(number), keep=number > 1, batch=batch)
+    model, mixture, much = (tables[name].seconds for name in ("model", "mixture", "much"))
+    for what, one, other in (
+        (f"a round with memories of {REMEMBERED // 10:,} posts, mixed : without", model, mixture),
+        (f"a round with memories of {REMEMBERED:,} posts : of a tenth", mixture, much),
+    ):
+        ratio = statistics.median(b / a for a, b in zip(one, other, strict=True))
+        print(f"{what}: {ratio:.2f} ×")
+
+
+def written_posts(generator: np.random.Generator, posts: int) -> Batch:
+    """Posts that repeat what their users wrote, as people do: four phrases each, some shared."""
+    users = generator.integers(0, WRITERS, posts)
+    phrases = np.where(generator.random((posts, 4)) < 0.5, users[:, None] * 8, 0)
+    phrases = phrases + generator.integers(0, 8, (posts, 4))
+    length = TOKENS // 4
+    words = (phrases[:, :, None] * 7919 + np.arange(length) ** 2 * 31) % (PIECES - 3) + 3
+    new = generator.random(words.shape) < 0.2
+    words[new] = generator.integers(3, PIECES, int(new.sum()))
+    tokens = words.reshape(posts, -1)
+    tokens = np.pad(tokens, ((0, 0), (1, TOKENS - 1 - tokens.shape[1])), constant_values=1)
+    tokens[:, -1] = 2
+    time = np.zeros(posts, np.int64)
+    offsets = np.arange(posts + 1) * TOKENS
+    words_of_each = np.full(posts, 20, np.int32)
+    kind = np.uint16
+    return Batch(tokens.ravel().astype(kind), offsets, users.astype(np.int32), time, words_of_each)
 
 
 @contextmanager
