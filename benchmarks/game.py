@@ -112,6 +112,7 @@ def mixtures(rounds: int) -> None:
         for table in tables.values():
             table.play(np.random.default_rng(number), keep=number > 1, batch=batch)
     model, mixture, much = (tables[name].seconds for name in ("model", "mixture", "much"))
+    print(f"a round without memories: {statistics.median(model) * 1e3:.0f} ms")
     for what, one, other in (
         (f"a round with memories of {REMEMBERED // 10:,} posts, mixed : without", model, mixture),
         (f"a round with memories of {REMEMBERED:,} posts : of a tenth", mixture, much),

@@ -107,3 +107,18 @@ def test_who_says_what_was_said_before_has_nothing_to_learn() -> None:
     model.users.take(POSTS.user, learn=True)
     same = model.gradient_toward_outputs(model.with_outputs(POSTS, 4))
     assert float(flat(same).norm()) < 1e-3 * float(flat(model.gradient(POSTS)).norm())
+
+
+def test_the_outlook_is_that_of_all_probabilities() -> None:
+    """Of more tokens than are looked at together, some of which are all but certain."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(softmax.CHUNK + 300, 8, generator=generator) * 5
+    embedding, bias = torch.randn(30, 8, generator=generator), torch.randn(30, generator=generator)
+    targets = torch.randint(0, 30, (len(hidden),), generator=generator)
+    log_probs = (hidden.double() @ embedding.double().T + bias.double()).log_softmax(1)
+    wanted, largest, entropy = softmax.outlook(hidden, embedding, bias, targets)
+    assert wanted.numpy() == pytest.approx(log_probs[range(len(hidden)), targets].numpy(), abs=1e-4)
+    assert largest.numpy() == pytest.approx(log_probs.amax(1).numpy(), abs=1e-4)
+    expected = -(log_probs.exp() * log_probs).sum(1)
+    assert entropy.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
+    assert entropy.min() < 1e-3 < 1 < entropy.max()

@@ -146,9 +146,14 @@ def outlook(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log p of each target, log p of the most probable piece, and the entropy, [tokens] each."""
     found = hidden.new_empty(3, len(hidden))
+    room = hidden.new_empty(0)
     for rows, logits in _logits(hidden, embedding, bias):
-        normalizer = logits.logsumexp(1)
+        room = torch.empty_like(logits) if len(room) < len(logits) else room[: len(logits)]
+        largest = logits.amax(1)
+        probability = torch.softmax(logits, 1, out=room)
+        # As in _costs: the largest probability is 1 / Σ exp(logit − largest logit).
+        normalizer = largest - probability.amax(1).log()
         found[0, rows] = logits.gather(1, targets[rows, None])[:, 0] - normalizer
-        found[1, rows] = logits.amax(1) - normalizer
-        found[2, rows] = normalizer - (logits.softmax(1) * logits).sum(1)
+        found[1, rows] = largest - normalizer
+        found[2, rows] = normalizer - probability.mul_(logits).sum(1)
     return found[0], found[1], found[2]
