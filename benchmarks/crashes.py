@@ -20,8 +20,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # the same bits in every process
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "faults")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
 from crash_bench import WRONG, Rehearsal, Report
 from scenarios import AGAIN, REFUSED, RESUMED, SCENARIOS

@@ -5,7 +5,6 @@ import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -131,7 +130,8 @@ def remains(synced: bytes, data: bytes) -> list[bytes]:
 
     What is the same at the beginning of both was not written again, and stays.
     """
-    kept = len(commonprefix([synced, data]))
+    both = enumerate(zip(synced, data, strict=False))
+    kept = next((n for n, (a, b) in both if a != b), min(len(synced), len(data)))
     if kept == len(data):  # only cut short
         return list(dict.fromkeys([synced, data]))
     middle = (kept + len(data)) // 2

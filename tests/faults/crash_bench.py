@@ -69,4 +69,3 @@ class Rehearsal:
 def _silence() -> Iterator[None]:
     with contextlib.redirect_stderr(io.StringIO()):
         yield
-

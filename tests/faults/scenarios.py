@@ -8,7 +8,6 @@ from typing import NamedTuple
 from aftermath import killed
 from conftest import INLINE, simple_posts, write_posts
 from firehose.data.corpus import Corpus
-from firehose.data.forget import forget_in_corpus
 from firehose.data.plan import make_plan
 from firehose.data.prepare import prepare
 from firehose.game.forget import forget
