@@ -43,8 +43,9 @@ def _meaning_of(file: Path) -> Any:
     match file.suffix:
         case ".json":
             found = json.loads(content)
-            seals = ("seal", "files") if file.name == "result.json" else ()  # of seconds, too
-            return _timeless({key: found[key] for key in found if key not in seals})
+            if file.name == "result.json":  # its checksums are of seconds, too
+                found = {key: found[key] for key in found if key not in ("seal", "files")}
+            return _timeless(found)
         case ".jsonl":
             return [_timeless(json.loads(line)) for line in content.splitlines()]
         case ".parquet":
