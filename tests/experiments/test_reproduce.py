@@ -26,6 +26,7 @@ from firehose.experiments.recipe import Shown
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
 from firehose.game.evaluate import Evaluation, evaluate
 from firehose.game.outcome import Outcome
+from firehose.game.result import write_result
 from firehose.game.run import read_progress, write_progress
 from firehose.game.settings import Settings
 from firehose.game.totals import Measured
@@ -230,7 +231,7 @@ def test_a_failure_is_told_and_the_rest_goes_on(tmp_path: Path, corpus: Corpus) 
 
 def test_what_begins_with_a_failed_one_fails_too(tmp_path: Path, corpus: Corpus) -> None:
     pretraining, game = one_game(tmp_path, corpus)
-    pretraining.folder.mkdir(parents=True)  # in the way
+    (pretraining.folder / "mine").mkdir(parents=True)  # in the way
     failed = execute([pretraining, game], at_once=2)
     assert failed[game.key] == f"{pretraining.name} failed"
     assert not game.folder.exists()
@@ -269,7 +270,7 @@ def test_a_job_that_another_process_is_at_is_not_a_failure(
     with Checkpoints(game.folder / "checkpoints").held():
         assert working.is_beaten()
     assert not working.is_beaten()
-    (game.folder / "result.json").write_text("{}")
+    write_result(game.folder, {})
     assert working.is_beaten()
     working.process.returncode = 0
     assert not working.is_beaten()

@@ -19,11 +19,12 @@ from firehose.machine import code_version, machine
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
 from firehose.plugins import checksum, own_kinds, source_file
+from firehose.storage.checkpoints import Checkpoints
 from firehose.storage.files import write_whole
 from firehose.storage.seals import Record
 
 FORMAT: Literal["firehose run"] = "firehose run"
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Place(Record):
@@ -152,13 +153,16 @@ def read_run(folder: Path) -> RunCard:
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """Read ``result.json``; raises FirehoseError where the run is not over."""
-    file = folder / "result.json"
-    if not file.is_file():
-        raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+def is_leftover(folder: Path) -> bool:
+    """Whether a folder holds nothing, or nothing but what a run that never began has left there.
+
+    A run begins with its first checkpoint; ``run.json`` appears when that is on disk.
+    """
+    checkpoints = Checkpoints(folder / "checkpoints")
+    ours = {checkpoints.folder, *folder.glob(".run.json.*")}
+    states = {checkpoints.folder / "partial", *checkpoints.places()}
+    within = checkpoints.folder.iterdir() if checkpoints.folder.is_dir() else ()
+    return folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
 
 
 def open_run(folder: Path, corpus: str | Path | None = None) -> Run:

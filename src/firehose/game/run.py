@@ -11,7 +11,10 @@
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
       *.f32          what held-out posts, and posts of the past, cost the final model
-      result.json    what came of it; it appears last
+      result.json    what came of it, sealed; it appears last
+
+A log is on disk before a checkpoint counts on it; the first checkpoint before ``run.json``; and all
+else before ``result.json``.
 """
 
 import json
@@ -24,9 +27,10 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import AnyCorpus
-from firehose.game.folder import Run, new_run, open_run, read_run, write_json
+from firehose.game.folder import Run, is_leftover, new_run, open_run, read_run, write_json
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
+from firehose.game.result import is_over
 from firehose.game.round import Broken
 from firehose.game.settings import Settings
 from firehose.game.training import Fit
@@ -35,6 +39,7 @@ from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import clear_leftovers
 
 Work = Playing | Fit
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
@@ -100,16 +105,16 @@ def _begin(run: Run, replace: bool) -> Any:
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
     if folder.exists():
-        if not (folder / "run.json").is_file():
+        is_run = (folder / "run.json").is_file()
+        if not is_run and not is_leftover(folder):
             raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
-        if not replace:
+        if is_run and not replace:
             raise FirehoseError(
                 f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
                 "--out, or add --replace."
             )
         shutil.rmtree(folder)
-    work.run.card.write(folder)
-    return _carry_out(work)
+    return _carry_out(work, is_new=True)
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
@@ -131,7 +136,7 @@ def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = 
     """
     folder = Path(run)
     card = read_run(folder)
-    if (folder / "result.json").is_file():
+    if is_over(folder, contents=True):
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
     opened = open_run(folder, corpus)
     if card.code.split()[-1] != (code := code_version()):
@@ -149,17 +154,22 @@ def make_work(run: Run) -> Work:
     return PlayingPictures(run) if isinstance(run.corpus, PictureCorpus) else Playing(run)
 
 
-def _carry_out(work: Work) -> Any:
-    """Do what is left of a run after its last checkpoint, and finish it."""
+def _carry_out(work: Work, is_new: bool = False) -> Any:
+    """Do what is left of a run after its last checkpoint, and finish it.
+
+    A new one begins with a checkpoint: ``run.json`` appears when that is on disk, so that whatever
+    it began with is not needed again.
+    """
     folder = work.run.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     with checkpoints.held():
-        if found := checkpoints.latest():
-            work.run.card.write(folder)  # it may say that another version of the code goes on
-            work.restore(found)
-            say(f"Going on after {work.unit} {work.done:,}.")
+        clear_leftovers(folder)
+        if is_new:
+            checkpoints.write(0, work.state(), {})
         else:
-            checkpoints.write(0, work.state())
+            _go_back(work, checkpoints)
+            say(f"Going on after {work.unit} {work.done:,}.")
+        work.run.card.write(folder)  # it may say that another version of the code goes on
         try:
             _advance(work, checkpoints)
         except (NotFinite, Broken) as error:
@@ -168,6 +178,17 @@ def _carry_out(work: Work) -> Any:
         result = work.finish()
         result.write(folder)
         return result
+
+
+def _go_back(work: Work, checkpoints: Checkpoints) -> None:
+    """Bring a run to the state of its newest checkpoint that can be used."""
+    found = checkpoints.latest()
+    if found is None:
+        raise FirehoseError(
+            f"{work.run.folder} has no checkpoint to go on from; begin again with --replace."
+        )
+    checkpoints.drop_newer(found)
+    work.restore(found.state, found.logs)
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
@@ -195,18 +216,17 @@ def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> 
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
-    """Write a checkpoint after the logs that it counts on, and how far the run is."""
-    work.flush()
-    checkpoints.write(work.done, work.state())
+    """Write a checkpoint, if there is none, after the logs it counts on; and how far the run is."""
+    logs = work.flush()
+    if work.done not in checkpoints.numbers():
+        checkpoints.write(work.done, work.state(), logs)
     write_progress(work.run.folder, work.done, work.total)
 
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
     """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
     checkpoints.drop_after(good)
-    found = checkpoints.latest()
-    assert found is not None
-    work.restore(found)
+    _go_back(work, checkpoints)
     if work.done < good:
         _advance(work, checkpoints, good)
     kind = work.run.card.kind

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firehose.errors import FirehoseError
+from firehose.storage.files import make_folder
 
 
 class LockedError(FirehoseError):
@@ -25,7 +26,7 @@ def locked(folder: Path, wait: bool) -> Iterator[None]:
     Where another holds it, ``wait`` for as long as that takes, or raise a :class:`LockedError`.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         handle = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise FirehoseError(f"Cannot write to {folder}: {error.strerror}.") from None
