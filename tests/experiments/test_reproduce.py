@@ -26,6 +26,7 @@ from firehose.experiments.recipe import Shown
 from firehose.experiments.reproduce import Schedule, dry_run, make_schedule, reproduce
 from firehose.game.evaluate import Evaluation, evaluate
 from firehose.game.outcome import Outcome
+from firehose.game.result import write_result
 from firehose.game.run import read_progress, write_progress
 from firehose.game.settings import Settings
 from firehose.game.totals import Measured
@@ -269,7 +270,7 @@ def test_a_job_that_another_process_is_at_is_not_a_failure(
     with Checkpoints(game.folder / "checkpoints").held():
         assert working.is_beaten()
     assert not working.is_beaten()
-    (game.folder / "result.json").write_text("{}")
+    write_result(game.folder, {})
     assert working.is_beaten()
     working.process.returncode = 0
     assert not working.is_beaten()

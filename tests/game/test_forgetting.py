@@ -40,7 +40,7 @@ def test_a_run_that_is_over(tmp_path: Path, small_corpus: Corpus) -> None:
     assert in_bytes(run, USER) == []
     assert load(run).users.number(USER) is None
     (state,) = (run / "checkpoints").glob("state-*")
-    found = Checkpoints(run / "checkpoints").read(int(state.name[6:]))
+    found = Checkpoints(run / "checkpoints").read(state).state
     assert NUMBER not in found["model"]["users"]["user_of"].tolist()
     for memory in (found["memory"], found["optimizer"]["validation"]):
         assert NUMBER not in memory["user_of"].tolist()
@@ -72,7 +72,7 @@ def test_a_training(tmp_path: Path, small_corpus: Corpus) -> None:
     offline(small_corpus, run, settings)
     assert forget(run, USER)["vectors"] == 1
     (state,) = (run / "checkpoints").glob("state-*")
-    found = Checkpoints(run / "checkpoints").read(int(state.name[6:]))
+    found = Checkpoints(run / "checkpoints").read(state).state
     for model in (found["model"], found["best"]):
         assert NUMBER not in model["users"]["user_of"].tolist()
     assert in_bytes(run, USER) == []

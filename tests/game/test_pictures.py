@@ -23,6 +23,7 @@ from firehose.game.assembly import Game, make_game, open_any
 from firehose.game.folder import read_run
 from firehose.game.forget import forget
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
+from firehose.game.result import read_result
 from firehose.game.round import Round
 from firehose.game.run import play, read_progress, resume
 from firehose.game.scoring import accuracies
@@ -56,7 +57,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def left_behind(run: Path) -> dict[str, Any]:
     """Everything that a game leaves, but how long it took."""
-    result = json.loads((run / "result.json").read_text())
+    result = read_result(run)
     result["compute"] = {k: v for k, v in result["compute"].items() if "seconds" not in k}
     rounds = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
     return {

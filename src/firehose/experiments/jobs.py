@@ -16,6 +16,7 @@ from firehose.errors import FirehoseError
 from firehose.experiments.recipe import Experiment
 from firehose.game.assembly import AnyCorpus
 from firehose.game.folder import read_run
+from firehose.game.result import is_over
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version
 from firehose.models.device import Compute
@@ -104,7 +105,7 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        return (self.folder / "result.json").is_file()
+        return is_over(self.folder)
 
     @property
     def is_held(self) -> bool:
@@ -147,7 +148,7 @@ class Job:
         text, fitting = self.settings.to_toml(), []
         for recipe in self.store.glob(f"{self.label}-*.toml"):
             result = recipe.with_suffix("") / "result.json"
-            same = result.is_file() and recipe.read_text(encoding="utf-8") == text
+            same = is_over(result.parent) and recipe.read_text(encoding="utf-8") == text
             if same and self._is_in(result.parent):
                 fitting.append(result)
         newest = max(fitting, key=lambda each: each.stat().st_mtime, default=None)

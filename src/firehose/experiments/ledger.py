@@ -12,8 +12,8 @@ import numpy as np
 from firehose.data.corpus import Corpus
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
-from firehose.game.folder import read_result
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
+from firehose.game.result import read_result
 from firehose.game.scoring import Costs, Per, has_costs, read_costs
 from firehose.game.totals import PERPLEXITY, Measured, Scale, Totals, samples
 from firehose.report.words import number

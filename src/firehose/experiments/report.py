@@ -17,7 +17,8 @@ from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
 from firehose.experiments.tables import make_details, make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
-from firehose.game.folder import read_result, read_run
+from firehose.game.folder import read_run
+from firehose.game.result import read_result
 from firehose.machine import machine
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.tables import Table, save as save_table

@@ -29,7 +29,7 @@ from firehose.storage.locks import LockedError, unchanged
 from firehose.storage.seals import Record
 
 FORMAT: Literal["firehose run"] = "firehose run"
-SCHEMA = 2
+SCHEMA = 3
 REPLACED = ".run.json.replaced"  # run.json while what it describes is being removed
 DECISIVE = ("processor", "gpu", "threads", "torch")  # of the machine: the last bits depend on them
 
@@ -169,11 +169,14 @@ def refuse_taken(folder: Path, replace: bool) -> None:
 
 
 def is_leftover(folder: Path) -> bool:
-    """Whether a folder holds nothing, or what is left of a run that never began or was removed."""
-    checkpoints = checkpoints_of(folder).folder
-    ours = {checkpoints, *folder.glob(".run.json.*")}
-    states = {checkpoints / "partial", *checkpoints.glob("state-*")}
-    within = checkpoints.iterdir() if checkpoints.is_dir() else ()
+    """Whether a folder holds nothing, or what is left of a run that never began or was removed.
+
+    A run begins with its first checkpoint; ``run.json`` appears when that is on disk.
+    """
+    checkpoints = checkpoints_of(folder)
+    ours = {checkpoints.folder, *folder.glob(".run.json.*")}
+    states = {checkpoints.folder / "partial", *checkpoints.places()}
+    within = checkpoints.folder.iterdir() if checkpoints.folder.is_dir() else ()
     bare = folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
     return bare or (folder / REPLACED).is_file()
 
@@ -237,15 +240,6 @@ def read_run(folder: Path) -> RunCard:
         return RunCard.model_validate(body)
     except (ValueError, KeyError, TypeError):
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """Read ``result.json``; raises FirehoseError where the run is not over."""
-    file = folder / "result.json"
-    if not file.is_file():
-        raise FirehoseError(f"{folder} is not over; go on with `firehose resume {folder}`.")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
 
 
 def open_run(folder: Path, corpus: str | Path | None = None, trust: bool = False) -> Run:

@@ -1,16 +1,22 @@
 """Forgetting a user in a model, in a run, or in a corpus."""
 
+import shutil
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from firehose.data.corpus import Corpus
 from firehose.data.forget import forget_in_corpus
 from firehose.errors import FirehoseError
 from firehose.game.folder import checkpoints_of, open_run
-from firehose.game.outcome import Outcome
+from firehose.game.outcome import Outcome, TrainingOutcome
+from firehose.game.result import is_over, read_files, read_result, write_result
 from firehose.game.run import make_work
-from firehose.game.scoring import erase_costs
+from firehose.game.scoring import Measure, cost_file, has_costs, without_user
 from firehose.models.store import load, write
-from firehose.storage.workspace import workspace
+from firehose.storage.files import clear_leftovers, sync, write_whole
+from firehose.storage.seals import File
+from firehose.storage.workspace import clear_workspaces, workspace
 
 
 def forget(
@@ -48,8 +54,12 @@ def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
 def _forget_in_run(
     folder: Path, user: str, moved: str | Path | None, trust: bool
 ) -> dict[str, int]:
+    """Erase a user from a run, in an order that can be interrupted anywhere and done again.
+
+    The result and the checkpoint are first written so that they accept the files of costs as they
+    are and as they will be; then these are replaced.
+    """
     checkpoints = checkpoints_of(folder)
-    erased: dict[str, int] = {}
     with checkpoints.held():
         run = open_run(folder, moved, trust)
         corpus = run.corpus
@@ -58,16 +68,80 @@ def _forget_in_run(
         if user not in corpus.users:
             raise FirehoseError(f"{corpus.path}, the corpus of {folder}, has no user {user!r}.")
         number = corpus.users.index(user)
-        if found := checkpoints.latest():
+        clear_leftovers(folder)
+        clear_workspaces(folder / "model")
+        over, found = is_over(folder, contents=True), checkpoints.latest()
+        if not over and not found:
+            raise FirehoseError(f"{folder} has neither a whole result nor a checkpoint.")
+        logs = found.logs if found else {}
+        contents, count = _costs_without(folder, corpus, number, None if over else logs)
+        if over:
+            _accept_in_result(folder, contents)
+        erased: dict[str, int] = {}
+        if found:
             work = make_work(run)
-            work.restore(found)
+            work.restore(found.state, logs)
             erased |= work.forget(number)
-            checkpoints.write(work.done, work.state())
-            checkpoints.drop_before(work.done)
-        erased["costs of posts"] = erase_costs(folder, corpus, number)
+            checkpoints.write(work.done, work.state(), _old_and_new(logs, contents), kept=1)
+        for name, content in contents.items():
+            write_whole(folder / name, content)
+        erased["costs of posts"] = count
+        if not over:
+            _remove_unfinished(folder, contents)
+            return erased
         model = folder / "model"
         if model.exists() and load(model).users.number(user) is not None:
             erased |= _forget_in_model(model, user)
-        if (folder / "result.json").is_file() and run.card.kind == "play":
-            Outcome.of(folder, corpus).write(folder)
+        is_game = run.card.kind == "play"
+        result = Outcome.of(folder, corpus) if is_game else TrainingOutcome.read(folder)
+        result.write(folder)
     return erased
+
+
+def _costs_without(
+    folder: Path, corpus: Corpus, user: int, logs: Mapping[str, File] | None
+) -> tuple[dict[str, bytes], int]:
+    """The files of a run's costs without a user's, by name, and how many costs those were.
+
+    For a run that is not over, ``logs`` tell how much of what was paid its checkpoint counts on.
+    """
+    contents: dict[str, bytes] = {}
+    count = 0
+    for measure in get_args(Measure):
+        name, posts = cost_file(measure), None
+        if logs is None and not has_costs(folder, measure):
+            continue
+        if logs is not None:
+            if name not in logs:
+                continue
+            posts = logs[name].bytes // 4
+        contents[name], own = without_user(folder, corpus, measure, user, posts)
+        count += own
+    return contents, count
+
+
+def _accept_in_result(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Let the result of a run take its files as they are and as they will be."""
+    files = {name: list(seals) for name, seals in read_files(folder).items()}
+    for name, content in contents.items():
+        files[name].append(File.of_content(content))
+    write_result(folder, read_result(folder), files)
+
+
+def _old_and_new(
+    logs: Mapping[str, File], contents: Mapping[str, bytes]
+) -> dict[str, Sequence[File]]:
+    """The seals of logs as they are and as they will be."""
+    seals = {name: [old] for name, old in logs.items()}
+    for name in logs.keys() & contents.keys():
+        seals[name].append(File.of_content(contents[name][: logs[name].bytes]))
+    return dict(seals)
+
+
+def _remove_unfinished(folder: Path, kept: Collection[str]) -> None:
+    """Remove what a run that is not over has of its final model: it will be made again."""
+    for measure in get_args(Measure):
+        if cost_file(measure) not in kept:
+            (folder / cost_file(measure)).unlink(missing_ok=True)
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    sync(folder)

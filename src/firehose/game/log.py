@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,27 @@ import pyarrow.parquet as pq
 
 from firehose.errors import FirehoseError
 from firehose.game.round import Round
-from firehose.storage.files import sync, write_whole
+from firehose.storage.files import write_whole
+from firehose.storage.logs import EMPTY, AppendLog
+from firehose.storage.seals import File
+
+LINES, PAID = "rounds.jsonl", "paid.f32"
 
 
 class Log:
-    """The log of a game's rounds; when a run goes on, it is cut to the rounds of its checkpoint."""
+    """The log of a game's rounds; when a run goes on, it is cut to what its checkpoint counts on.
 
-    def __init__(self, folder: Path, rounds: int, posts: int, tensorboard: bool = False) -> None:
-        self.lines = folder / "rounds.jsonl"
-        self.paid = folder / "paid.f32"
-        with self.lines.open("a+b") as lines, self.paid.open("ab") as paid:
-            lines.seek(0)
-            kept = lines.readlines()[:rounds]
-            lines.truncate(sum(map(len, kept)))
-            paid.truncate(posts * 4)
-        told = [json.loads(line) for line in kept]
+    ``seals`` tell what that is; without, the log is a new one.
+    """
+
+    def __init__(self, folder: Path, seals: Mapping[str, File], tensorboard: bool = False) -> None:
+        self.lines = AppendLog(folder / LINES, seals.get(LINES, EMPTY))
+        self.paid = AppendLog(folder / PAID, seals.get(PAID, EMPTY))
+        told = read_rounds(folder)
         self.nats = sum(line["nats"] for line in told)
         self.words = sum(line["words"] for line in told)
         self.posts, self.begun = 0, time.monotonic()  # since this process began
-        self.board = _board(folder / "tensorboard", rounds) if tensorboard else None
+        self.board = _board(folder / "tensorboard", len(told)) if tensorboard else None
 
     def add(self, number: int, played: Round) -> None:
         """Write down one round."""
@@ -44,9 +47,8 @@ class Log:
             **played.steps._asdict(),  # taken, kept, tokens, norm, losses
             "seconds": {phase: round(value, 6) for phase, value in played.seconds.items()},
         }
-        with self.lines.open("ab") as lines, self.paid.open("ab") as paid:
-            lines.write(json.dumps(line).encode() + b"\n")
-            paid.write(played.paid.nats.astype("<f4").tobytes())
+        self.lines.append(json.dumps(line).encode() + b"\n")
+        self.paid.append(played.paid.nats.astype("<f4").tobytes())
         self.nats += line["nats"]
         self.words += line["words"]
         self.posts += line["posts"]
@@ -65,12 +67,11 @@ class Log:
         pace = self.posts / (time.monotonic() - self.begun)
         return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
 
-    def flush(self) -> None:
-        """Bring what was written to disk."""
-        sync(self.lines)
-        sync(self.paid)
+    def flush(self) -> dict[str, File]:
+        """Bring what was written to disk; returns the seals of both files."""
         if self.board:
             self.board.flush()
+        return {LINES: self.lines.seal(), PAID: self.paid.seal()}
 
 
 def _board(folder: Path, rounds: int) -> Any:
@@ -86,7 +87,7 @@ def _board(folder: Path, rounds: int) -> Any:
 
 def read_rounds(folder: Path) -> list[dict[str, Any]]:
     """The rounds in the log of a run."""
-    lines = (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (folder / LINES).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game import metrics
-from firehose.game.folder import read_result, write_json
 from firehose.game.log import summary
+from firehose.game.result import read_result, write_result
 from firehose.game.scoring import read_costs
 from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.report.tables import Table
@@ -38,7 +38,7 @@ class Result(Record):
 
     def write(self, folder: Path) -> None:
         """Write ``result.json``, the last file of a run."""
-        write_json(folder / "result.json", self.public())
+        write_result(folder, self.public())
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,12 @@ class Outcome(GameResult):
 
     @classmethod
     def of(cls, folder: Path, corpus: Corpus) -> Self:
-        """Compute it from the log of a run, and from what its final model paid."""
+        """Compute it from the log of a run, and from what its final model paid.
+
+        These files were written, or checked, just now: there is no result yet that seals them.
+        """
         paid, validation, test, past = (
-            read_costs(folder, corpus, measure)
+            read_costs(folder, corpus, measure, is_sealed=False)
             for measure in ("online", "validation", "test", "past")
         )
         generator = np.random.default_rng(0)

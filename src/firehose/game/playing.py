@@ -13,6 +13,7 @@ from firehose.game.log import Log, summary, write_table
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
 from firehose.game.scoring import accuracies, score_past, write_costs
 from firehose.models.personal import Personal
+from firehose.storage.seals import File
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
 
@@ -29,6 +30,7 @@ class Playing:
         self.total = len(self.stream)
         model = self.game.model
         self.run = run.with_model(model.plan) if isinstance(model, Personal) else run
+        self.seals: Mapping[str, File] = {}  # of the log, where it is to go on
 
     @property
     def done(self) -> int:
@@ -39,7 +41,7 @@ class Playing:
         """Play the rounds that are left; yields after each."""
         game = self.game
         self.stream.seek(game.posts)
-        self.log = Log(self.run.folder, game.played, game.posts, self.run.card.tensorboard)
+        self.log = Log(self.run.folder, self.seals, self.run.card.tensorboard)
         for played in game.rounds(self.stream):
             self.log.add(game.played, played)
             yield
@@ -48,17 +50,18 @@ class Playing:
         """The state of the game, for the progress bar."""
         return self.log.note()
 
-    def flush(self) -> None:
-        """Bring the log of the rounds to disk, before a checkpoint that counts on it."""
-        self.log.flush()
+    def flush(self) -> Mapping[str, File]:
+        """Bring the log of the rounds to disk; returns the seals for a checkpoint of it."""
+        return self.log.flush()
 
     def state(self) -> dict[str, Any]:
         """The state of all parts of the game."""
         return self.game.state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state`` was taken from."""
+    def restore(self, state: Mapping[str, Any], logs: Mapping[str, File]) -> None:
+        """Become what ``state`` was taken from; the log goes on where ``logs`` says."""
         self.game.restore(state)
+        self.seals = logs
 
     def forget(self, user: int) -> dict[str, int]:
         """Erase all that is kept of a user; returns how many things of each kind there were."""
@@ -106,9 +109,9 @@ class PlayingPictures(Playing):
         """The state of the game, and what was measured so far."""
         return super().state() | {"measured": {"seen": self.seen, "accuracy": self.accuracy}}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state`` was taken from."""
-        super().restore(state)
+    def restore(self, state: Mapping[str, Any], logs: Mapping[str, File]) -> None:
+        """Become what ``state`` was taken from; the log goes on where ``logs`` says."""
+        super().restore(state, logs)
         measured = state["measured"]
         self.seen, self.accuracy = list(measured["seen"]), list(measured["accuracy"])
 

@@ -36,6 +36,7 @@ from firehose.game.folder import (
 )
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
+from firehose.game.result import is_over
 from firehose.game.round import Broken
 from firehose.game.settings import Settings
 from firehose.game.training import Fit
@@ -44,6 +45,7 @@ from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.files import clear_leftovers
 
 Work = Playing | Fit
 PROGRESS_EVERY = 1.0  # seconds between two versions of progress.json
@@ -113,8 +115,7 @@ def _begin(run: Run, replace: bool) -> Any:
     with checkpoints_of(folder).held():
         refuse_taken(folder, replace)  # it may have appeared meanwhile
         clear(folder)
-        work.run.card.write(folder)
-        return _carry_out(work)
+        return _carry_out(work, is_new=True)
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
@@ -152,7 +153,7 @@ def resume(
 
 def _refuse_over(folder: Path) -> None:
     """Refuse to go on with a run that has its result."""
-    if (folder / "result.json").is_file():
+    if is_over(folder, contents=True):
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
 
 
@@ -172,12 +173,11 @@ def _told_what_differs(run: Run) -> Run:
 
 def _step_back(checkpoints: Checkpoints) -> None:
     """Drop the newest checkpoint, if the one before it is good."""
-    before = checkpoints.numbers()[-2:-1]
     try:
-        for number in before:
-            checkpoints.read(number)
+        for before in checkpoints.places()[-2:-1]:
+            checkpoints.read(before)
     except FirehoseError as error:
-        why = str(error).partition(";")[0]
+        why = str(error).rstrip(".")
         raise FirehoseError(
             f"{why}; that is the one before the newest, so the newest was kept: go on without "
             "--previous, or begin again with --replace."
@@ -192,16 +192,21 @@ def make_work(run: Run) -> Work:
     return PlayingPictures(run) if isinstance(run.corpus, PictureCorpus) else Playing(run)
 
 
-def _carry_out(work: Work) -> Any:
-    """Do what is left of a run, whose lock is held, after its last checkpoint; finish it."""
+def _carry_out(work: Work, is_new: bool = False) -> Any:
+    """Do what is left of a run, whose lock is held, after its last checkpoint; finish it.
+
+    A new one begins with a checkpoint: ``run.json`` appears when that is on disk, so that whatever
+    it began with is not needed again.
+    """
     folder = work.run.folder
     checkpoints = checkpoints_of(folder)
-    if found := checkpoints.latest():
-        work.run.card.write(folder)  # it may say that another version of the code goes on
-        work.restore(found)
-        say(f"Going on after {work.unit} {work.done:,}.")
+    clear_leftovers(folder)
+    if is_new:
+        checkpoints.write(0, work.state(), {})
     else:
-        checkpoints.write(0, work.state())
+        _go_back(work, checkpoints)
+        say(f"Going on after {work.unit} {work.done:,}.")
+    work.run.card.write(folder)  # it may say that another version of the code goes on
     try:
         _advance(work, checkpoints)
     except (NotFinite, Broken) as error:
@@ -210,6 +215,17 @@ def _carry_out(work: Work) -> Any:
     result = work.finish()
     result.write(folder)
     return result
+
+
+def _go_back(work: Work, checkpoints: Checkpoints) -> None:
+    """Bring a run to the state of its newest checkpoint that can be used."""
+    found = checkpoints.latest()
+    if found is None:
+        raise FirehoseError(
+            f"{work.run.folder} has no checkpoint to go on from; begin again with --replace."
+        )
+    checkpoints.drop_newer(found)
+    work.restore(found.state, found.logs)
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
@@ -237,18 +253,17 @@ def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> 
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
-    """Write a checkpoint after the logs that it counts on, and how far the run is."""
-    work.flush()
-    checkpoints.write(work.done, work.state())
+    """Write a checkpoint, if there is none, after the logs it counts on; and how far the run is."""
+    logs = work.flush()
+    if work.done not in checkpoints.numbers():
+        checkpoints.write(work.done, work.state(), logs)
     write_progress(work.run.folder, work.done, work.total)
 
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
     """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
     checkpoints.drop_after(good)
-    found = checkpoints.latest()
-    assert found is not None
-    work.restore(found)
+    _go_back(work, checkpoints)
     if work.done < good:
         _advance(work, checkpoints, good)
     kind = work.run.card.kind

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.data.corpus import Corpus, Split
+from firehose.errors import FirehoseError
+from firehose.game.result import read_files, refuse_altered
 from firehose.game.totals import Measured, Totals
 from firehose.models.perceptron import labels
 from firehose.models.personal import Personal
@@ -150,54 +152,76 @@ def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.flo
 
 def write_costs(folder: Path, measure: Measure, paid: Costs) -> None:
     """Write what posts cost into a run's file for them."""
-    write_whole(_file(folder, measure), paid.nats.astype("<f4").tobytes())
+    write_whole(folder / cost_file(measure), paid.nats.astype("<f4").tobytes())
 
 
-def read_costs(folder: Path, corpus: Corpus, measure: Measure) -> Costs:
-    """Read what a run paid; posts of somebody who was forgotten since are left out."""
+def read_costs(folder: Path, corpus: Corpus, measure: Measure, is_sealed: bool = True) -> Costs:
+    """Read what a run paid; posts of somebody who was forgotten since are left out.
+
+    Raises FirehoseError where the file is not the one that the result of the run was made of;
+    without ``is_sealed`` there is no such result yet.
+    """
+    if is_sealed:
+        refuse_altered(folder, cost_file(measure))
     paid = Costs.of(*_posts_and_nats(folder, corpus, measure))
     known = ~np.isnan(paid.nats)
     return paid if known.all() else paid.select(known)
 
 
-def erase_costs(folder: Path, corpus: Corpus, user: int) -> int:
-    """Replace what a user's posts cost by NaN in all files of a run; returns their number."""
-    erased = 0
-    for measure in get_args(Measure):
-        if has_costs(folder, measure):
-            posts, nats, places, _ = _posts_and_nats(folder, corpus, measure)
-            own = np.asarray(posts.user[places]) == user
-            nats[own] = np.nan
-            erased += int(own.sum())
-            write_whole(_file(folder, measure), nats.tobytes())
-    return erased
-
-
 def has_costs(folder: Path, measure: Measure) -> bool:
-    """Whether a run has written what these posts cost."""
-    return _file(folder, measure).is_file()
+    """Whether what these posts cost belongs to the result of a run that is over."""
+    return cost_file(measure) in read_files(folder)
 
 
-def _file(folder: Path, measure: Measure) -> Path:
-    return folder / ("paid.f32" if measure == "online" else f"{measure}.f32")
+def without_user(
+    folder: Path, corpus: Corpus, measure: Measure, user: int, posts: int | None = None
+) -> tuple[bytes, int]:
+    """The file of these costs with NaN in place of a user's, and how many those are.
+
+    With ``posts``, only of so many posts; the file is left as it is.
+    """
+    split, nats, places, _ = _posts_and_nats(folder, corpus, measure, posts)
+    own = np.asarray(split.user[places]) == user
+    nats[own] = np.nan
+    return nats.tobytes(), int(own.sum())
+
+
+def cost_file(measure: Measure) -> str:
+    """The name of the file of these costs in the folder of a run."""
+    return "paid.f32" if measure == "online" else f"{measure}.f32"
 
 
 def _posts_and_nats(
-    folder: Path, corpus: Corpus, measure: Measure
+    folder: Path, corpus: Corpus, measure: Measure, posts: int | None = None
 ) -> tuple[Split, NDArray[np.float32], Places, NDArray[np.float64] | None]:
-    """A file of a run: the split of its posts, their nats, their places, and their weights."""
-    nats: NDArray[np.float32] = np.fromfile(_file(folder, measure), "<f4")
-    train, test = corpus.splits["train"], corpus.splits["test"]
+    """A file of a run: the split of its posts, their nats, their places, and their weights.
+
+    With ``posts``, only the first of them; raises FirehoseError where it has too few or too many.
+    """
+    file, train, test = folder / cost_file(measure), corpus.splits["train"], corpus.splits["test"]
+    nats: NDArray[np.float32] = np.fromfile(file, "<f4", -1 if posts is None else posts)
+    split, weight = train, None
+    places: Places = slice(len(nats))
+    fitting = min(len(nats), len(train)) if posts is None else posts
     match measure:
         case "online":
-            return train, nats, slice(len(nats)), None
+            pass
         case "past":
-            seen = _file(folder, "online").stat().st_size // 4
-            return train, nats, *past_sample(train.time[:seen])
+            seen = (folder / cost_file("online")).stat().st_size // 4
+            places, weight = past_sample(train.time[:seen])
+            fitting = len(places)
         case "crossed":  # every post once for each of some other users
-            return test, nats, np.tile(np.arange(len(test)), len(nats) // len(test)), None
+            split, places = test, np.tile(np.arange(len(test)), len(nats) // len(test))
+            fitting = len(places)
         case "validation" | "test":
-            return corpus.splits[measure], nats, slice(None), None
+            split = corpus.splits[measure]
+            fitting = len(split)
+    if len(nats) != fitting or (posts is None and file.stat().st_size % 4):
+        raise FirehoseError(
+            f"{file} is damaged: it has {len(nats):,} costs of {fitting:,} posts; "
+            f"`firehose resume {folder}` computes it again."
+        )
+    return split, nats, places, weight
 
 
 def accuracies(

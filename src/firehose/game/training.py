@@ -22,6 +22,7 @@ from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.progress import say
 from firehose.storage.files import write_whole
+from firehose.storage.seals import File
 
 
 class Fit:
@@ -100,10 +101,11 @@ class Fit:
             told += f" · {self.losses[-1]:.3f} nats/token · {pace:,.0f} tokens/s"
         return told
 
-    def flush(self) -> None:
-        """Write ``epochs.jsonl``, before a checkpoint that counts on it."""
+    def flush(self) -> Mapping[str, File]:
+        """Write ``epochs.jsonl``, for people to read: no checkpoint counts on it."""
         lines = [json.dumps(asdict(epoch)) + "\n" for epoch in self.history]
         write_whole(self.run.folder / "epochs.jsonl", "".join(lines).encode())
+        return {}
 
     def state(self) -> dict[str, Any]:
         """Model, moments, position, and the best weights so far."""
@@ -117,7 +119,7 @@ class Fit:
             "history": [asdict(epoch) for epoch in self.history],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], _logs: Mapping[str, File]) -> None:
         """Become what ``state`` was taken from."""
         self.model.restore(state["model"])
         self.adam.restore(state["adam"])

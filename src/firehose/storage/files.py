@@ -1,26 +1,55 @@
 """One way to write a file: aside, brought to disk, then renamed, so that it appears whole."""
 
+import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+
+from firehose.errors import FirehoseError
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that appears whole or not at all, even if the machine stops in between.
 
-    Folders that are missing are made. The file gets the permissions that the umask leaves.
+    Folders that are missing are made. The file gets the permissions that the umask leaves. Where
+    it cannot be written, FirehoseError says why, and what was there before is there still.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync(path.parent)
-    finally:
-        beside.unlink(missing_ok=True)
+    with writing(path):
+        make_folder(path.parent)
+        try:
+            write_through(beside, content)
+            beside.replace(path)
+            sync(path.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def write_through(path: Path, content: bytes) -> None:
+    """Write a file and bring its content to disk, but not its name."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed have left of files that they were about to write.
+
+    Only for a folder whose lock is held: what another process is writing is removed, too.
+    """
+    for path in folder.glob(f".*.{'[0-9a-f]' * 8}"):
+        if path.is_file():
+            path.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing; their names are on disk afterwards."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync(each.parent)
 
 
 def sync(path: Path) -> None:
@@ -30,3 +59,12 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into a sentence that says what cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FirehoseError(f"Cannot write {path}: {error.strerror or error}.") from None

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firehose.errors import FirehoseError
+from firehose.storage.files import make_folder
 
 
 class LockedError(FirehoseError):
@@ -73,7 +74,7 @@ def is_locked(folder: Path) -> bool:
 
 def _open(folder: Path) -> int:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise FirehoseError(f"Cannot write to {folder}: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""Checksums of files, and errors for files that do not match them."""
+"""Checksums of files and of plain values, and errors for what does not match them."""
 
 import contextlib
 import hashlib
@@ -19,6 +19,8 @@ from firehose.storage.remembered import is_remembered, remember
 SMALL = 256 * 2**20
 SETTLED = 2 * 10**9  # nanoseconds after which another change to a file has another time
 
+Content = bytes  # by another name, for File has a field of that one
+
 
 class Record(BaseModel):
     """A part of a manifest: immutable, and without unknown fields."""
@@ -36,6 +38,11 @@ class File(Record):
     def of(cls, path: Path) -> Self:
         """Those that a file has now."""
         return cls(bytes=path.stat().st_size, sha256=sha256(path))
+
+    @classmethod
+    def of_content(cls, content: Content) -> Self:
+        """Those of a file with this content."""
+        return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def refuse_damage(
@@ -97,3 +104,19 @@ def sha256(path: Path) -> str:
 def seal_of(values: Any) -> str:
     """The SHA-256 checksum of plain values; the order of the keys in tables does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def sealed(values: Mapping[str, Any]) -> bytes:
+    """Plain values as JSON, with a checksum of them as the last entry, ``seal``."""
+    seal = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return f"{json.dumps({**values, 'seal': seal}, indent=1)}\n".encode()
+
+
+def unsealed(content: bytes) -> dict[str, Any] | None:
+    """The values that ``sealed`` was given; None where a single byte is not as it was."""
+    try:
+        values = json.loads(content)
+        del values["seal"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return values if sealed(values) == content else None

@@ -9,11 +9,20 @@ import torch
 from torch import Tensor
 
 from firehose.errors import FirehoseError
+from firehose.storage.files import write_through, writing
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors to a file; it does not appear whole, so ``path`` must be in a workspace."""
-    safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, path)
+    """Write tensors to a file, and bring its content to disk.
+
+    It does not appear whole, so ``path`` must be in a workspace.
+    """
+    try:
+        content = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()})
+    except safetensors.SafetensorError as error:
+        raise FirehoseError(f"Cannot write {path}: {error}.") from None
+    with writing(path):
+        write_through(path, content)
 
 
 def read(path: Path) -> dict[str, Tensor]:

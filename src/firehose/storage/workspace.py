@@ -26,9 +26,7 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
         try:  # from here on, so that Ctrl-C leaves nothing behind at any moment
             # Until the new folder is locked, another run could take it for a leftover.
             with locked(out.parent, wait=True):
-                hexadecimal = "[0-9a-f]" * 8
-                for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{hexadecimal}"):
-                    _clear(leftover, out)
+                clear_workspaces(out)
                 refuse_existing(out, replace)
                 if replaces := out.is_dir():
                     locks.enter_context(locked(out, wait=False))
@@ -70,6 +68,13 @@ def _restore(folder: Path, out: Path) -> None:
     """Undo a replacement that ended half-way, with the old folder moved and no new one there."""
     if (folder / "replaced").exists() and not out.exists():
         (folder / "replaced").rename(out)
+
+
+def clear_workspaces(out: Path) -> None:
+    """Remove what killed runs for ``out`` have left beside it, or put back what they moved."""
+    hexadecimal = "[0-9a-f]" * 8
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.partial-{hexadecimal}"):
+        _clear(leftover, out)
 
 
 def _clear(folder: Path, out: Path) -> None:
