@@ -1,14 +1,22 @@
 """What several tests share."""
 
+import atexit
 import json
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+# What tests trust and verify is remembered in no home but their own; fonts are looked for once.
+os.environ["MPLCONFIGDIR"] = os.environ.get("MPLCONFIGDIR") or str(
+    Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "matplotlib"
+)
+os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="firehose-")
 # Two workers on two cores, each with a thread: more would wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 # Some virtual machines promise instructions for tiles of bfloat16, and die of them.
@@ -21,6 +29,8 @@ from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
 from firehose.data.post import Post
 from firehose.data.prepare import Execution, prepare
+
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 Write = Callable[[Path, Sequence[Post]], Path]
 INLINE = Execution(workers=0)

@@ -54,20 +54,40 @@ class Section(BaseModel):
         return tomli_w.dumps(self.public())
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
+class FromFile(str):
+    """A text that a file says, not the user: where it names a class, it asks to run code."""
+
+    origin: str  # the file
+
+
+def marked(value: Any, origin: str) -> Any:
+    """Plain values from a file, with every text that may name a class marked as the file's."""
+    if isinstance(value, Mapping):
+        return {name: marked(each, origin) for name, each in value.items()}
+    if isinstance(value, list):
+        return [marked(each, origin) for each in value]
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    text = FromFile(value)
+    text.origin = origin
+    return text
+
+
+def read_toml(path: Path, trust: bool = False) -> dict[str, Any]:
+    """The tables of a TOML file; with ``trust``, what they name is as if the user had named it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tables if trust else marked(tables, str(path))
     except OSError as error:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FirehoseError(f"{path} is not valid TOML: {error}.") from None
 
 
-def read_recipe(recipe: str | Path) -> dict[str, Any]:
+def read_recipe(recipe: str | Path, trust: bool = False) -> dict[str, Any]:
     """The tables of a recipe: one that comes with Firehose, by its name, or any TOML file."""
     if Path(recipe).suffix == ".toml":
-        return read_toml(Path(recipe))
+        return read_toml(Path(recipe), trust)
     found = {path.stem: path for path in sorted(RECIPES.glob("*.toml"))}
     refuse_unknown("recipe", str(recipe), list(found), "A file's name ends in .toml.")
     return read_toml(found[str(recipe)])

@@ -3,8 +3,13 @@
 A learner, an optimizer, a buffer, an update rule and a source are plug-ins, all alike: a class with
 typed settings, known by its kind. The kind is the name of one that comes with Firehose, or
 ``FILE.py:Class`` (or ``module:Class``) for one of the user's own.
+
+Code that the user names, on the command line or in Python, is run, and the checksum of its file is
+remembered as this user's. Code that only a file names (a recipe, the folder of a run) is run if it
+is remembered; otherwise the user is asked to allow it.
 """
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -12,11 +17,13 @@ import inspect
 import sys
 import zlib
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from firehose.config import LEFTOVER, Section, merge, refuse_unknown
+from firehose.config import LEFTOVER, FromFile, Section, merge, refuse_unknown
 from firehose.errors import FirehoseError
+from firehose.storage.remembered import is_remembered, remember
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
 
@@ -87,7 +94,8 @@ class Registry(Generic[Part]):
         table: Any = {"kind": values} if isinstance(values, str) else values
         if not isinstance(table, Mapping):
             raise FirehoseError(f"{values!r} is no {self.what}; name its kind.")
-        kind = str(table.get("kind") or self.default)
+        named = table.get("kind") or self.default
+        kind = named if isinstance(named, str) else str(named)
         section, known = self._section(kind), dict[str, Any]()
         leftover: Mapping[str, Mapping[str, Any]] = table.get(LEFTOVER, {})
         usual = self._section(self.default).model_fields if "" in leftover and self.default else {}
@@ -120,9 +128,13 @@ class Registry(Generic[Part]):
 
 
 def load_class(place: str, what: str) -> type[Any]:
-    """The class that ``FILE.py:Class`` or ``module:Class`` names; ``what`` it is meant to be."""
+    """The class that ``FILE.py:Class`` or ``module:Class`` names; ``what`` it is meant to be.
+
+    Raises an error where only a file names it, and its code is not remembered as this user's.
+    """
     module_name, _, class_name = place.rpartition(":")
-    module = _load(module_name, what) if module_name.endswith(".py") else _import(module_name)
+    load = _load if module_name.endswith(".py") else _import
+    module = load(module_name, what, place)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         raise FirehoseError(f"{module_name} has no {what} {class_name!r}; name a class in it.")
@@ -130,14 +142,35 @@ def load_class(place: str, what: str) -> type[Any]:
 
 
 def source_file(place: str) -> Path:
-    """The file in which a class of the user's is defined."""
-    found, (file, _, _) = load_class(place, "plug-in"), place.rpartition(":")
-    return Path(file if file.endswith(".py") else inspect.getfile(found))
+    """The file that a class of the user's is in, found without running it."""
+    name, _, _ = place.rpartition(":")
+    if name.endswith(".py"):
+        return Path(name)
+    files = _files(name)
+    if not files:
+        raise FirehoseError(f"{name} has no file of its own; name a plug-in that is in a file.")
+    return files[-1]
 
 
 def checksum(place: str) -> str:
-    """The checksum of the file in which a class of the user's is defined."""
-    return hashlib.sha256(source_file(place).read_bytes()).hexdigest()
+    """The checksum of the file that a class of the user's is in; the file is not run."""
+    return _sum(source_file(place).read_bytes())
+
+
+def _sum(source: bytes) -> str:
+    return hashlib.sha256(source).hexdigest()
+
+
+def _admit(place: str, sources: Mapping[Path, bytes]) -> None:
+    """Remember code as this user's, or refuse it: see the beginning of this module."""
+    for path, source in sources.items():
+        if not isinstance(place, FromFile):
+            remember("trusted", _sum(source), str(path.resolve()))
+        elif not is_remembered("trusted", _sum(source)):
+            raise FirehoseError(
+                f"{place.origin} names {place}, and {path} would be run as your own code; "
+                "look at it, and allow it with --trust (in Python: trust=True)."
+            )
 
 
 def own_kinds(tables: Any) -> list[str]:
@@ -149,29 +182,56 @@ def own_kinds(tables: Any) -> list[str]:
     return found + [own for value in tables.values() for own in own_kinds(value)]
 
 
-def _import(name: str) -> Any:
+def _import(name: str, what: str, place: str) -> Any:  # noqa: ARG001 (as _load has it)
+    """A module that can be imported; those of Firehose, and what runs already, are no question."""
+    if name in sys.modules:
+        return sys.modules[name]
     try:
+        if name.partition(".")[0] != __name__.partition(".")[0]:
+            _admit(place, {path: path.read_bytes() for path in _files(name)})
         return importlib.import_module(name)
     except (ModuleNotFoundError, TypeError, ValueError) as error:  # or no name of a module at all
         missing = getattr(error, "name", None) or name
         if missing == name or name.startswith(f"{missing}."):
             raise FirehoseError(f"There is no module {name!r}.") from None
         raise FirehoseError(f"{name} cannot be loaded: {brief(error)}.") from error
+    except OSError as error:
+        raise FirehoseError(f"{name} cannot be read: {error.strerror}.") from None
 
 
-def _load(file: str, what: str) -> Any:
+def _files(name: str) -> list[Path]:
+    """The files that are run when a module is imported: those of its packages, then its own."""
+    files: list[Path] = []
+    first, *rest = name.split(".")
+    with contextlib.suppress(ImportError, ValueError):  # no name of a module at all
+        spec = importlib.util.find_spec(first)
+        while spec is not None:
+            if spec.has_location and spec.origin:
+                files.append(Path(spec.origin))
+            if not rest:
+                break
+            first = f"{first}.{rest.pop(0)}"
+            spec = PathFinder.find_spec(first, spec.submodule_search_locations)
+    return files
+
+
+def _load(file: str, what: str, place: str) -> Any:
     """The module in a file of the user's."""
     path = Path(file)
     if not path.is_file():
         raise FirehoseError(f"{file} does not exist; a {what} of your own is FILE.py:Class.")
     name = f"{USERS}{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
-    if name in sys.modules:
-        return sys.modules[name]
+    source, loaded = path.read_bytes(), sys.modules.get(name)
+    if loaded is None or isinstance(place, FromFile):  # it may have changed since
+        _admit(place, {path: source})
+    if loaded is not None:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        # What was admitted, and not what lies beside it as a compiled file.
+        exec(compile(source, str(path.resolve()), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
         raise FirehoseError(f"{file} cannot be loaded: {brief(error)}.") from error

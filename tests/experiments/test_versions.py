@@ -66,7 +66,7 @@ def scheduled(
 ) -> Schedule:
     (home / "one.toml").write_text(recipe)
     scale = tiny_scale(home)
-    return make_schedule(home / "one.toml", corpus, home / "out", scale, 1, reuse_older)
+    return make_schedule(home / "one.toml", corpus, home / "out", scale, 1, reuse_older, True)
 
 
 @pytest.fixture

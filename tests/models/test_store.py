@@ -15,7 +15,8 @@ from firehose.errors import FirehoseError
 from firehose.models.personal import Architecture
 from firehose.models.store import find_model, load, save
 from firehose.models.users import NOBODY
-from firehose.storage import tensors
+from firehose.storage import seals, tensors
+from firehose.storage.seals import File, seal_of
 from small_models import awake, batch_of, tiny, trained_on
 
 
@@ -102,10 +103,7 @@ def cut(path: Path) -> None:
 
 def cut_unnoticed(path: Path) -> None:
     cut(path)
-    card = json.loads((path / "model.json").read_text())
-    size = (path / "weights.safetensors").stat().st_size
-    card["files"]["weights.safetensors"]["bytes"] = size
-    (path / "model.json").write_text(json.dumps(card))
+    reseal(path)
 
 
 def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
@@ -113,9 +111,37 @@ def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> 
     weights = tensors.read(file)
     change(weights)
     tensors.write(file, weights)
+    reseal(path)
+
+
+def reseal(path: Path, **changed: object) -> None:
+    """Let a card fit the files, and itself, as if all of it had been written so."""
+    card = json.loads((path / "model.json").read_text()) | changed
+    del card["seal"]
+    card["files"] = {name: File.of(path / name).model_dump() for name in card["files"]}
+    (path / "model.json").write_text(json.dumps(card | {"seal": seal_of(card)}))
+
+
+def zeros(path: Path) -> None:
+    file = path / "weights.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1000] + bytes(1000))
+
+
+def altered(path: Path) -> None:
     card = json.loads((path / "model.json").read_text())
-    card["files"]["weights.safetensors"]["bytes"] = file.stat().st_size
+    card["encoder"]["mentions"] = "replace"
     (path / "model.json").write_text(json.dumps(card))
+
+
+def planned(**changed: int) -> Callable[[Path], None]:
+    def harm(path: Path) -> None:
+        plan = json.loads((path / "model.json").read_text())["model"]
+        own = {name: value for name, value in changed.items() if name in plan}
+        shape = plan["shape"] | {n: v for n, v in changed.items() if n not in plan}
+        reseal(path, model=plan | own | {"shape": shape})
+
+    return harm
 
 
 def not_a_number(path: Path) -> None:
@@ -146,7 +172,16 @@ def another_schema(path: Path) -> None:
         (not_a_number, "shared.output_bias holds values that are not finite"),
         (another_size, r"of another size: shared.embedding is \d+ × 16 there"),
         (another_architecture, "has no mlps.2.norm.bias: it is of another architecture"),
-        (another_schema, "has model schema 1, this Firehose reads 2"),
+        (another_schema, "has model schema 1, this Firehose reads 3"),
+        (zeros, "weights.safetensors does not match its checksum; copy the model again"),
+        (altered, r"is damaged: model\.json was altered; copy the model again"),
+        (lambda path: reseal(path, users=-1), r"model\.json is not a model's"),
+        (lambda path: reseal(path, users=7), "do not hold the 7 users that model.json tells of"),
+        (lambda path: reseal(path, pieces=9), "do not hold the 9 pieces"),
+        (planned(layers=10**9), "do not hold the 1,000,000,000 layers"),
+        (planned(d_model=10**9), "do not hold the 1,000,000,000 × [0-9,]+ weights"),
+        (planned(d_inner=10**12), "do not hold the 16 × 1,000,000,000,000 weights"),
+        (planned(d_user=10**12), "do not hold the 16 × 1,000,000,000,000 weights"),
         (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
         (lambda path: (path / "model.json").write_text("{"), "is not a model's"),
         (lambda path: (path / "model.json").unlink(), "is not a model: no model.json in it"),
@@ -157,6 +192,59 @@ def test_what_is_harmed_is_refused(
 ) -> None:
     harm(saved)
     with pytest.raises(FirehoseError, match=sentence):
+        load(saved)
+
+
+def test_a_model_of_the_schema_before_is_still_read(saved: Path) -> None:
+    card = json.loads((saved / "model.json").read_text())
+    del card["seal"]
+    (saved / "model.json").write_text(json.dumps(card | {"schema_version": 2}))
+    assert load(saved).known()
+    (saved / "model.json").write_text(json.dumps(card))
+    with pytest.raises(FirehoseError, match="is not a model's"):
+        load(saved)
+
+
+def test_a_large_model_is_compared_once_and_again_when_it_was_touched(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = seals.sha256
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return whole(path)
+
+    monkeypatch.setattr(seals, "sha256", counted)
+    monkeypatch.setattr(seals, "SMALL", 0)
+    monkeypatch.setattr(seals, "SETTLED", 10**15)
+    load(saved)
+    load(saved)
+    assert len(read) == 6  # changed a moment ago: one more change would go unnoticed
+    monkeypatch.setattr(seals, "SETTLED", 0)
+    load(saved)
+    del read[:]
+    load(saved)
+    assert read == []
+    zeros(saved)
+    with pytest.raises(FirehoseError, match="does not match its checksum"):
+        load(saved)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/none")  # where nothing can be written
+    with pytest.raises(FirehoseError, match="does not match its checksum"):
+        load(saved)
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_not_mixed_with_the_other(
+    saved: Path, small_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = tensors.read
+
+    def late(path: Path) -> dict[str, torch.Tensor]:
+        save(trained_on(small_corpus, "encoder"), saved, replace=True)
+        return read(path)
+
+    monkeypatch.setattr(tensors, "read", late)
+    with pytest.raises(FirehoseError, match="was replaced while it was read; try again"):
         load(saved)
 
 

@@ -13,7 +13,7 @@ import pytest
 from firehose.errors import FirehoseError
 from firehose.storage import locks
 from firehose.storage.checkpoints import Checkpoints
-from firehose.storage.locks import is_locked, locked
+from firehose.storage.locks import LockedError, is_locked, locked, unchanged
 from firehose.storage.workspace import workspace
 
 HOLD = """
@@ -37,7 +37,7 @@ def test_who_does_not_wait_is_told_and_who_waits_gets_it(tmp_path: Path) -> None
     with locked(tmp_path, wait=False):
         waiting.start()
         with (
-            pytest.raises(FirehoseError, match="is in use: the same run goes on elsewhere; wait"),
+            pytest.raises(FirehoseError, match="is in use: another process is changing it; wait"),
             locked(tmp_path, wait=False),
         ):
             order.append("never")
@@ -54,6 +54,50 @@ def test_it_is_seen_whether_a_folder_is_locked(tmp_path: Path) -> None:
         assert is_locked(tmp_path)
     assert not is_locked(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_replaced_before_it_is_locked_is_not_the_one_that_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock, handles = tmp_path / "folder", locks._lock, list[int]()
+
+    def late(handle: int, kind: int) -> bool:
+        if not handles:
+            folder.rename(tmp_path / "old")
+            folder.mkdir()
+        handles.append(handle)
+        return lock(handle, kind)
+
+    monkeypatch.setattr(locks, "_lock", late)
+    with locked(folder, wait=False):
+        assert is_locked(folder) and not is_locked(tmp_path / "old")
+
+
+def test_readers_keep_writers_out_and_writers_readers(tmp_path: Path) -> None:
+    with unchanged(tmp_path / "none"):
+        pass
+    assert not (tmp_path / "none").exists()
+    with unchanged(tmp_path), unchanged(tmp_path):
+        assert not is_locked(tmp_path)
+        with pytest.raises(LockedError, match="is in use"), locked(tmp_path, wait=False):
+            pass
+    writing, reading = locked(tmp_path, wait=False), unchanged(tmp_path)
+    with writing, pytest.raises(LockedError, match="is in use"), reading:
+        pass
+
+
+def test_what_is_to_be_replaced_is_locked_from_the_beginning(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "old").mkdir(parents=True)
+    with workspace(out, replace=True) as folder:
+        assert is_locked(out)
+        with pytest.raises(LockedError, match="is in use"), workspace(out, replace=True):
+            pass
+        (folder / "result" / "new").mkdir(parents=True)
+    assert [path.name for path in out.iterdir()] == ["new"]
+    with locked(out, wait=False), pytest.raises(LockedError), workspace(out, replace=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_error_inside_releases_the_lock(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ RunPath = Annotated[Path, Argument(help="The folder of a run.")]
 Assignments = Annotated[
     list[str] | None, Option("--set", help="Change any setting: a.b=value; may be repeated.")
 ]
+Moved = Annotated[
+    Path | None, Option("--corpus", help="Where the corpus of the run is now, if it was moved.")
+]
+Trust = Annotated[
+    bool, Option("--trust", help="Run the code that files name, and remember it as yours.")
+]
 Seeds = Annotated[int, Option(min=1, help="How many seeds each run is done with.")]
 Jobs = Annotated[
     int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from firehose.cli.app import Assignments, CorpusPath, app, given, show
+from firehose.cli.app import Assignments, CorpusPath, Trust, app, given, show
 from firehose.models.allocation import keep_memory
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     runner: Annotated[
         Runner, Option(help="This machine, or a Ray cluster; the corpus is the same.")
     ] = Runner.native,
+    trust: Trust = False,
     strict: Annotated[bool, Option(help="Stop at the first unreadable record.")] = False,
     replace: Annotated[bool, Option(help="Replace an older corpus at --out.")] = False,
 ) -> None:
@@ -110,7 +111,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
-    plan = make_plan(paths or (), config=config, assignments=assignments or (), **given(tables))
+    told = {"config": config, "assignments": assignments or (), "trust": trust, **given(tables)}
+    plan = make_plan(paths or (), **told)
     _report(make(plan, out, Execution(workers, runner.value), strict, replace))
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from firehose.cli.app import Jobs, ReuseOlder, RunPath, Seeds, app, show
+from firehose.cli.app import Jobs, Moved, ReuseOlder, RunPath, Seeds, Trust, app, show
 
 if TYPE_CHECKING:
     from firehose.experiments.reproduce import Reproduction
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 def compare(
     runs: Annotated[list[Path], Argument(help="Folders of runs on one corpus.")],
     out: Annotated[Path, Option(help="A folder for the page and its figures.")],
+    corpus: Moved = None,
 ) -> None:
     """Put runs beside each other: a table, and one HTML page with curves.
 
     Example: `firehose compare runs/* --out comparison`
     """
-    _compare(runs, out, f"firehose compare {' '.join(map(str, runs))} --out {out}")
+    _compare(runs, out, f"firehose compare {' '.join(map(str, runs))} --out {out}", corpus)
 
 
 @app.command()
@@ -29,19 +30,20 @@ def report(
     out: Annotated[
         Path | None, Option(help="A folder for the page and its figures (default: RUN/report).")
     ] = None,
+    corpus: Moved = None,
 ) -> None:
     """Show one run: an HTML page with its tables and curves.
 
     Example: `firehose report run`
     """
-    _compare([run], out or run / "report", f"firehose report {run}")
+    _compare([run], out or run / "report", f"firehose report {run}", corpus)
 
 
-def _compare(runs: list[Path], out: Path, command: str) -> None:
+def _compare(runs: list[Path], out: Path, command: str, corpus: Path | None) -> None:
     from firehose.experiments.compare import compare as read, write
     from firehose.progress import announce
 
-    found = read(runs)
+    found = read(runs, corpus)
     with announce("drawing"):
         page = write(found, out, command)
     show(found.table(), f"Look at {page}")
@@ -59,6 +61,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only show the plan, with time and memory.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.
 
@@ -82,12 +85,13 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     if corpus is None:
         raise FirehoseError("Name the corpus to play on: --corpus DIR, from `firehose prepare`.")
     if dry_run:
-        schedule = experiments.make_schedule(name, corpus, out, scale, seeds, reuse_older)
+        schedule = experiments.make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
         show(experiments.dry_run(schedule, jobs))
         return
     older = " --reuse-older" * reuse_older
     command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{older}"
-    found = experiments.reproduce(name, corpus, out, scale, seeds, jobs, command, reuse_older)
+    options = (scale, seeds, jobs, command, reuse_older, trust)
+    found = experiments.reproduce(name, corpus, out, *options)
     report_experiment(found)
 
 

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from firehose.cli.app import Assignments, CorpusPath, RunPath, app, given, show
+from firehose.cli.app import (
+    Assignments,
+    CorpusPath,
+    Moved,
+    RunPath,
+    Trust,
+    app,
+    given,
+    show,
+)
 from firehose.models.allocation import keep_memory
 
 if TYPE_CHECKING:
@@ -21,12 +30,13 @@ Every = Annotated[float, Option(min=0, help="Seconds between two checkpoints.")]
 
 
 @app.command()
-def pretrain(
+def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: CorpusPath,
     out: RunOut,
     split: Annotated[str, Option(help="The posts to train on: pretrain, or train.")] = "pretrain",
     recipe: Recipe = None,
     assignments: Assignments = None,
+    trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
 ) -> None:
@@ -41,7 +51,7 @@ def pretrain(
     from firehose.game.run import pretrain as train
 
     keep_memory()
-    settings = _settings(recipe, assignments)
+    settings = _settings(recipe, assignments, trust)
     _report(train(corpus, out, settings, split, replace, checkpoint_every), out)
 
 
@@ -55,6 +65,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     ] = None,
     recipe: Recipe = None,
     assignments: Assignments = None,
+    trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
 ) -> None:
@@ -68,7 +79,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     from firehose.game.run import offline as train
 
     keep_memory()
-    settings = _settings(recipe, assignments, model={"architecture": architecture})
+    settings = _settings(recipe, assignments, trust, model={"architecture": architecture})
     _report(train(corpus, out, settings, start, replace, checkpoint_every), out)
 
 
@@ -89,6 +100,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     seed: Annotated[int | None, Option(help="The seed of all that is random (default: 0).")] = None,
     recipe: Recipe = None,
     assignments: Assignments = None,
+    trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
     tensorboard: Annotated[bool, Option(help="Also write curves for TensorBoard.")] = False,
@@ -108,7 +120,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
     keep_memory()
     told = {"learner": learner, "optimizer": optimizer, "steps": steps, "hours": hours}
-    settings = _settings(recipe, assignments, play=told | {"seed": seed})
+    settings = _settings(recipe, assignments, trust, play=told | {"seed": seed})
     outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
     _report(outcome, out)
 
@@ -119,7 +131,8 @@ def resume(
     previous: Annotated[
         bool, Option(help="Go on from the checkpoint before the newest, if that is damaged.")
     ] = False,
-    corpus: Annotated[Path | None, Option(help="Where the corpus is now, if it was moved.")] = None,
+    corpus: Moved = None,
+    trust: Trust = False,
 ) -> None:
     """Go on with a game or a training that was stopped or killed, to the same bits.
 
@@ -128,13 +141,15 @@ def resume(
     from firehose.game.run import resume as go_on
 
     keep_memory()
-    _report(go_on(run, previous, corpus), run)
+    _report(go_on(run, previous, corpus, trust), run)
 
 
 @app.command()
 def forget(
     path: Annotated[Path, Argument(help="A model, a run, or a corpus.")],
     user: Annotated[str, Option(help="The name of the user to forget.")],
+    corpus: Moved = None,
+    trust: Trust = False,
 ) -> None:
     """Erase a user from a model, a run or a corpus: vector, moments, posts, name and counts.
 
@@ -143,17 +158,17 @@ def forget(
     from firehose.game.forget import forget as erase
     from firehose.report.tables import Table
 
-    rows = [[what, f"{count:,}"] for what, count in erase(path, user).items()]
+    rows = [[what, f"{count:,}"] for what, count in erase(path, user, corpus, trust).items()]
     show(Table(["erased", ""], rows), f"{user} is forgotten in {path}.")
 
 
 def _settings(
-    recipe: str | None, assignments: list[str] | None, **tables: dict[str, Any]
+    recipe: str | None, assignments: list[str] | None, trust: bool, **tables: dict[str, Any]
 ) -> "Settings":
     """The settings that a command was given: flags win over --set, and --set over the recipe."""
     from firehose.game.settings import make_settings
 
-    return make_settings(recipe, assignments or (), **given(tables))
+    return make_settings(recipe, assignments or (), trust, **given(tables))
 
 
 def _report(outcome: Any, run: Path) -> None:

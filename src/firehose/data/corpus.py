@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,13 +29,12 @@ from firehose.data.stream import BatchStream
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.storage.seals import File, Record, refuse_damage, seal_of
+from firehose.storage.workspace import unreplaced
 
 SCHEMA = 1
 SPLITS = (*USER_SPLITS, "pretrain")
-# A corpus up to this size is compared with its checksums whenever it is opened, which takes a
-# fraction of a second. Of a larger one only the sizes of files are; `firehose check` compares all.
-CHECKED_WHEN_OPENED = 256 * 2**20
 CHUNK = 1 << 20  # posts whose lengths are computed at a time
+WORDS, USERS = "vocabulary.model", "users.parquet"
 
 REMEDY = "prepare the corpus again"
 
@@ -189,18 +189,19 @@ class Stream(BatchStream):
 class Corpus:
     """A prepared corpus, opened from its folder; raises an error where it is damaged.
 
-    ``check`` says whether the contents of all files are compared with their checksums; by default
-    that depends on the size of the corpus.
+    All of it is held from then on: the corpus stays what it was, even if another one takes its
+    place. ``check`` says whether the contents of all files are compared with their checksums; by
+    default those of a large corpus are only when it is opened for the first time.
     """
 
     def __init__(self, path: str | Path, check: bool | None = None) -> None:
         self.path = Path(path)
         self.name = self.path.resolve().name
-        self.manifest = _read_manifest(self.path)
-        size = sum(file.bytes for file in self.manifest.files.values())
-        contents = size <= CHECKED_WHEN_OPENED if check is None else check
-        refuse_damage(self.path, self.manifest.files, contents, REMEDY)
-        self.splits = {name: self._open(name) for name in SPLITS if name in self.manifest.posts}
+        with unreplaced(self.path):
+            self.manifest = _read_manifest(self.path)
+            refuse_damage(self.path, self.manifest.files, REMEDY, check)
+            self.splits = {name: self._open(name) for name in SPLITS if name in self.manifest.posts}
+            self._held = {name: (self.path / name).read_bytes() for name in (WORDS, USERS)}
 
     def _open(self, name: str) -> Split:
         """Map the columns of a split, and check that their lengths fit each other."""
@@ -242,12 +243,12 @@ class Corpus:
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the posts were encoded with."""
-        return Vocabulary.load(self.path / "vocabulary.model")
+        return Vocabulary.of(self._held[WORDS], self.path / WORDS)
 
     @functools.cached_property
     def users(self) -> list[str]:
         """The users' names by index, in the order of their first post."""
-        table = pq.read_table(self.path / "users.parquet", columns=["user"])
+        table = pq.read_table(pa.BufferReader(self._held[USERS]), columns=["user"])
         return list(table["user"].to_pylist())
 
 

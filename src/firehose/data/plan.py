@@ -72,6 +72,7 @@ def make_plan(
     source: str | Mapping[str, Any] | None = None,
     config: str | Path | None = None,
     assignments: Sequence[str] = (),
+    trust: bool = False,
     **tables: Any,
 ) -> Plan:
     """A plan from defaults, a TOML file, ``a.b=value`` assignments, and the other arguments.
@@ -82,10 +83,11 @@ def make_plan(
     30
 
     ``source`` is a kind or a table. Where no kind is named, it is recognised from the paths;
-    without paths it is nature.
+    without paths it is nature. With ``trust``, code that the TOML file names is run as if it were
+    named here.
     """
     paths = [paths] if isinstance(paths, str | Path) else paths
-    values = read_toml(Path(config)) if config else {}
+    values = read_toml(Path(config), trust) if config else {}
     assigned = overrides(assignments)
     known = _table(values.pop("source", None))
     asked = merge(_table(assigned.pop("source", None)), _table(source))

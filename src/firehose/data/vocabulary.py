@@ -92,12 +92,17 @@ class Vocabulary:
     def load(cls, path: str | Path) -> Self:
         """Read a SentencePiece ``.model`` file."""
         try:
-            model = Path(path).read_bytes()
+            return cls.of(Path(path).read_bytes(), path)
+        except OSError as error:
+            raise FirehoseError(f"Cannot read the vocabulary {path}: {error.strerror}.") from None
+
+    @classmethod
+    def of(cls, model: bytes, path: str | Path) -> Self:
+        """The vocabulary in the content of a SentencePiece ``.model`` file, read from ``path``."""
+        try:
             if not model:  # SentencePiece would accept it as a model without pieces
                 raise RuntimeError
             return cls(model)
-        except OSError as error:
-            raise FirehoseError(f"Cannot read the vocabulary {path}: {error.strerror}.") from None
         except (RuntimeError, IndexError):
             raise FirehoseError(f"{path} is not a SentencePiece model.") from None
 

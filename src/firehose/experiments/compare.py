@@ -8,7 +8,7 @@ from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES, Comparison
 from firehose.experiments.looks import Run
 from firehose.experiments.naming import name_of
-from firehose.game.folder import open_run, read_run
+from firehose.game.folder import find_corpus, read_run, reading
 from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome
 from firehose.report.page import Block, Heading, Paragraph, page
@@ -16,27 +16,39 @@ from firehose.report.tables import Table
 from firehose.report.words import many
 from firehose.storage.files import write_whole
 
+PAIR = ("learner", "optimizer")
 
-def compare(runs: Sequence[str | Path]) -> Comparison:
-    """Read runs that are over; they must have been played on the same corpus."""
-    cards = [read_run(Path(run)) for run in runs]
-    folder = Path(runs[0])
-    corpus = open_run(folder).corpus
-    if not isinstance(corpus, Corpus):
-        raise FirehoseError(f"{folder} was played with pictures; `firehose classic` reports it.")
-    played = []
-    for run, card in zip(runs, cards, strict=True):
-        if card.corpus.seal != cards[0].corpus.seal:
-            raise FirehoseError(f"{run} was played on another corpus than {folder}.")
-        if card.kind != "play":
-            raise FirehoseError(f"{run} is a training; only games can be compared.")
-        game = card.settings["play"]
-        learner, optimizer = game["learner"]["kind"], game["optimizer"]["kind"]
-        name = f"{name_of(learner)} × {name_of(optimizer)}"
-        played.append(Run(name, learner, optimizer, Outcome.read(Path(run))))
+
+def compare(runs: Sequence[str | Path], corpus: str | Path | None = None) -> Comparison:
+    """Read runs that are over; they must have been played on the same corpus.
+
+    ``corpus`` says where that is now, if it was moved. No code that the runs name is run.
+    """
+    first = Path(runs[0])
+    card = read_run(first)
+    found = find_corpus(first, card, corpus)
+    if not isinstance(found, Corpus):
+        raise FirehoseError(f"{first} was played with pictures; `firehose classic` reports it.")
+    played = [_read(Path(run), first, card.corpus.seal) for run in runs]
     if len({run.name for run in played}) < len(played):  # then the parts do not tell what differs
         played = [p._replace(name=Path(r).name) for p, r in zip(played, runs, strict=True)]
-    return Comparison.of(corpus, played)
+    return Comparison.of(found, played)
+
+
+def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
+    """Read a run that is over; its corpus must have the seal of the first one's."""
+    with reading(folder):
+        card = read_run(folder)
+        if card.corpus.seal != corpus:
+            raise FirehoseError(f"{folder} was played on another corpus than {first}.")
+        if card.kind != "play":
+            raise FirehoseError(f"{folder} is a training; only games can be compared.")
+        outcome = Outcome.read(folder)
+    try:
+        learner, optimizer = (card.settings["play"][part]["kind"] for part in PAIR)
+    except (KeyError, TypeError):
+        raise FirehoseError(f"{folder / 'run.json'} does not say which game was played.") from None
+    return Run(f"{name_of(learner)} × {name_of(optimizer)}", learner, optimizer, outcome)
 
 
 def write(found: Comparison, out: Path, command: str) -> Path:
@@ -84,7 +96,12 @@ def _slices(by_run: Mapping[str, Slices], title: str) -> Table:
     return Table(["", "posts", *by_run], rows, title)
 
 
-def report(run: str | Path, out: str | Path | None = None) -> Path:
-    """Write a page about one run that is over, to ``out`` or to RUN/report; returns the page."""
+def report(
+    run: str | Path, out: str | Path | None = None, corpus: str | Path | None = None
+) -> Path:
+    """Write a page about one run that is over, to ``out`` or to RUN/report; returns the page.
+
+    ``corpus`` says where the run's corpus is now, if it was moved.
+    """
     folder = Path(out) if out else Path(run) / "report"
-    return write(compare([run]), folder, f"firehose report {run}")
+    return write(compare([run], corpus), folder, f"firehose report {run}")

@@ -129,10 +129,14 @@ class Job:
         return [self.kind, str(self.corpus.path), *begin, *recipe, "--out", str(self.folder)]
 
     def left(self) -> list[str]:
-        """The command that does what an earlier attempt has left."""
+        """The command that does what an earlier attempt has left.
+
+        Code of the user's was allowed when the settings were made, for this process and for others.
+        """
+        trust = ["--trust"] if own_kinds(self.settings.public()["play"]) else []
         if (self.folder / "run.json").is_file():
-            return ["resume", str(self.folder), "--corpus", str(self.corpus.path)]
-        return self.command()
+            return ["resume", str(self.folder), "--corpus", str(self.corpus.path), *trust]
+        return [*self.command(), *trust]
 
     def done_before(self) -> str | None:
         """The folder's name of the same job, not done yet, as another version of the code did it.
@@ -167,10 +171,15 @@ class Job:
 
 
 def make_jobs(
-    experiment: Experiment, corpus: str | Path | Corpus, scale: str | Path, seeds: int, store: Path
+    experiment: Experiment,
+    corpus: str | Path | Corpus,
+    scale: str | Path,
+    seeds: int,
+    store: Path,
+    trust: bool = False,
 ) -> list[Job]:
     """The jobs of an experiment, or a sentence about what is wrong with one of them."""
-    base, origin = read_recipe(scale), f"{experiment.title!r} at scale {scale}"
+    base, origin = read_recipe(scale, trust), f"{experiment.title!r} at scale {scale}"
     path = corpus.path if isinstance(corpus, Corpus) else Path(corpus)
     posts = cache(lambda: open_corpus(corpus))  # not there, where all is played with pictures
 

@@ -155,22 +155,25 @@ def known() -> dict[str, Experiment]:
     return {path.stem: _read(path) for path in sorted(HOME.glob("*.toml"))}
 
 
-def read_experiments(name: str | Path) -> dict[str, Experiment]:
-    """One that comes with Firehose, by its name, or any TOML file; several, where it says so."""
+def read_experiments(name: str | Path, trust: bool = False) -> dict[str, Experiment]:
+    """One that comes with Firehose, by its name, or any TOML file; several, where it says so.
+
+    With ``trust``, code that the file names is run as if the user had named it.
+    """
     path = Path(name) if Path(name).suffix == ".toml" else HOME / f"{name}.toml"
     if path.parent == HOME and not path.is_file():
         names = [file.stem for file in sorted(HOME.glob("*.toml"))]
         refuse_unknown("experiment", str(name), names, "A file's name ends in .toml.")
-    experiment = _read(path)
+    experiment = _read(path, trust)
     if not experiment.experiments and not experiment.runs:
         raise FirehoseError(f"{path} has no runs; give it a [[runs]] table.")
     if experiment.experiments and experiment.runs:
         raise FirehoseError(f"{path} has both experiments and runs; put the runs elsewhere.")
     found: dict[str, Experiment] = {}
     for part in experiment.experiments:
-        found |= read_experiments(part)
+        found |= read_experiments(part, trust)
     return found or {path.stem: experiment}
 
 
-def _read(path: Path) -> Experiment:
-    return Experiment.of(read_toml(path), str(path))
+def _read(path: Path, trust: bool = False) -> Experiment:
+    return Experiment.of(read_toml(path, trust), str(path))

@@ -47,17 +47,19 @@ def make_schedule(
     scale: str | Path = "laptop",
     seeds: int = 3,
     reuse_older: bool = False,
+    trust: bool = False,
 ) -> Schedule:
     """The jobs of experiments; whatever is wrong with any of them is refused here.
 
-    With ``reuse_older``, what another version of the code has done is not done again.
+    With ``reuse_older``, what another version of the code has done is not done again. With
+    ``trust``, code that a TOML file names is run as if it were named here.
     """
-    experiments = name if isinstance(name, Mapping) else read_experiments(name)
+    experiments = name if isinstance(name, Mapping) else read_experiments(name, trust)
     if seeds < 1:
         raise FirehoseError(f"--seeds {seeds}: at least one is needed.")
     parts = []
     for each, experiment in experiments.items():
-        jobs = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs")
+        jobs = make_jobs(experiment, corpus, scale, seeds, Path(out) / "runs", trust)
         refuse_unclear(experiment, jobs)
         parts.append(Part(each, experiment, jobs))
     every = with_starts([job for part in parts for job in part.jobs])
@@ -85,13 +87,15 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     jobs: int | None = None,
     command: str = "firehose.reproduce(…)",
     reuse_older: bool = False,
+    trust: bool = False,
 ) -> Reproduction:
     """Run an experiment, by name or from a TOML file, and report on it.
 
     Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
-    needs it, and one that was stopped goes on. The report goes to ``out/NAME``.
+    needs it, and one that was stopped goes on. The report goes to ``out/NAME``. With ``trust``,
+    code that a TOML file names is run as if it were named here.
     """
-    schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older)
+    schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
     failed = execute(schedule.jobs, jobs or schedule.at_once())
     with announce("drawing"):
         page = write(schedule.out, schedule.parts, failed, command)

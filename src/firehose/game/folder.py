@@ -6,10 +6,14 @@ or else by the absolute one: a run can be moved, alone or together with its corp
 
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import firehose
+from firehose.config import marked
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
@@ -20,11 +24,14 @@ from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
 from firehose.plugins import checksum, own_kinds, source_file
 from firehose.storage.checkpoints import Checkpoints
-from firehose.storage.files import write_whole
+from firehose.storage.files import sync, write_whole
+from firehose.storage.locks import LockedError, unchanged
 from firehose.storage.seals import Record
 
 FORMAT: Literal["firehose run"] = "firehose run"
 SCHEMA = 3
+REPLACED = ".run.json.replaced"  # run.json while what it describes is being removed
+DECISIVE = ("processor", "gpu", "threads", "torch")  # of the machine: the last bits depend on them
 
 
 class Place(Record):
@@ -59,7 +66,7 @@ class RunCard(Record):
     corpus: Place
     start: Place | None  # the pretrained model that it began with; not needed to go on
     plugins: dict[str, Place]  # files of the user's, by the kind that names them
-    settings: dict[str, Any]
+    settings: dict[str, dict[str, Any]]
     checkpoint_every: float
     tensorboard: bool
 
@@ -72,6 +79,15 @@ class RunCard(Record):
     def write(self, folder: Path) -> None:
         """Write ``run.json``."""
         write_json(folder / "run.json", self.model_dump(mode="json"))
+
+    def differences(self, device: str) -> list[str]:
+        """What the run was begun with that is otherwise here, and may decide the last bits."""
+        then, now = self.machine | {"device": self.device}, machine() | {"device": device}
+        return [
+            f"{name} {then.get(name, 'none')} (here {now.get(name, 'none')})"
+            for name in (*DECISIVE, "device")
+            if then.get(name) != now.get(name)
+        ]
 
 
 class Run(NamedTuple):
@@ -135,6 +151,79 @@ def new_run(  # noqa: PLR0913, PLR0917 (a field each)
     return Run(folder, card, opened, settings, start)
 
 
+def checkpoints_of(folder: Path) -> Checkpoints:
+    """The checkpoints of a run; who holds them is the only one to change anything in the folder."""
+    return Checkpoints(folder / "checkpoints")
+
+
+def refuse_taken(folder: Path, replace: bool) -> None:
+    """Refuse a folder that has anything in it but a run that may be replaced, or its leftovers."""
+    if (folder / "run.json").is_file():
+        if not replace:
+            raise FirehoseError(
+                f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
+                "--out, or add --replace."
+            )
+    elif folder.exists() and not is_leftover(folder):
+        raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
+
+
+def is_leftover(folder: Path) -> bool:
+    """Whether a folder holds nothing, or what is left of a run that never began or was removed.
+
+    A run begins with its first checkpoint; ``run.json`` appears when that is on disk.
+    """
+    checkpoints = checkpoints_of(folder)
+    ours = {checkpoints.folder, *folder.glob(".run.json.*")}
+    states = {checkpoints.folder / "partial", *checkpoints.places()}
+    within = checkpoints.folder.iterdir() if checkpoints.folder.is_dir() else ()
+    bare = folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
+    return bare or (folder / REPLACED).is_file()
+
+
+def clear(folder: Path) -> None:
+    """Remove the run in a folder whose lock is held; the folder of checkpoints, locked, stays.
+
+    First ``run.json`` gets another name, by which a folder that is half empty is known as a
+    leftover: a run can be begun in it.
+    """
+    replaced = folder / REPLACED
+    if (folder / "run.json").exists():
+        (folder / "run.json").replace(replaced)
+        sync(folder)
+    checkpoints = checkpoints_of(folder).folder
+    for path in {*folder.iterdir(), *checkpoints.iterdir()} - {checkpoints, replaced}:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    sync(folder)
+    replaced.unlink(missing_ok=True)
+
+
+def refuse_own_parts(run: Run) -> None:
+    """Refuse to replace a folder that has something in it that the new run needs."""
+    folder, card = run.folder.resolve(), run.card
+    needed = [card.corpus, *([card.start] if card.start else []), *card.plugins.values()]
+    for place in needed:
+        if Path(place.absolute).is_relative_to(folder):
+            raise FirehoseError(
+                f"{place.absolute}, which the run needs, is in {run.folder} and would be removed "
+                "with what is there; choose another --out."
+            )
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Let nobody change a run while it is read; raises an error where it is going on."""
+    try:
+        lock = unchanged(checkpoints_of(folder).folder)
+        lock.__enter__()
+    except LockedError:
+        raise FirehoseError(f"{folder} is going on: wait until it is over.") from None
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
 def read_run(folder: Path) -> RunCard:
     """Read ``run.json``; raises FirehoseError where there is none, or it cannot be used."""
     file = folder / "run.json"
@@ -153,41 +242,40 @@ def read_run(folder: Path) -> RunCard:
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 
-def is_leftover(folder: Path) -> bool:
-    """Whether a folder holds nothing, or nothing but what a run that never began has left there.
+def open_run(folder: Path, corpus: str | Path | None = None, trust: bool = False) -> Run:
+    """Open a run that was begun; ``corpus`` says where its corpus is now, if it was moved.
 
-    A run begins with its first checkpoint; ``run.json`` appears when that is on disk.
+    Code that ``run.json`` names must be remembered as this user's, or is run only with ``trust``.
     """
-    checkpoints = Checkpoints(folder / "checkpoints")
-    ours = {checkpoints.folder, *folder.glob(".run.json.*")}
-    states = {checkpoints.folder / "partial", *checkpoints.places()}
-    within = checkpoints.folder.iterdir() if checkpoints.folder.is_dir() else ()
-    return folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
-
-
-def open_run(folder: Path, corpus: str | Path | None = None) -> Run:
-    """Open a run that was begun; ``corpus`` says where its corpus is now, if it was moved."""
     card = read_run(folder)
-    settings = _settings(folder, card)
+    settings = _settings(folder, card, trust)
+    return Run(folder, card, find_corpus(folder, card, corpus), settings)
+
+
+def find_corpus(folder: Path, card: RunCard, corpus: str | Path | None = None) -> AnyCorpus:
+    """The corpus of a run, at ``corpus`` if it was moved there; no code of the user's is run."""
     paths = [Path(corpus)] if corpus else card.corpus.candidates(folder)
     if not paths:
         raise FirehoseError(
             f"{card.corpus.absolute}, the corpus of {folder}, is not there any more; "
             "say where it is: --corpus DIR."
         )
+    pictures, play = card.settings.get("pictures"), card.settings.get("play", {})
+    played = {"pictures": pictures, "play": {"seed": play.get("seed", 0)}}
+    settings = Settings.of(played, str(folder / "run.json"))
     for path in paths:
         opened = open_any(path, settings)
         if opened.seal() == card.corpus.seal:
-            return Run(folder, card, opened, settings)
+            return opened
     raise FirehoseError(f"{paths[0]} is not the corpus that {folder} was begun with.")
 
 
-def _settings(folder: Path, card: RunCard) -> Settings:
+def _settings(folder: Path, card: RunCard, trust: bool) -> Settings:
     """The settings of a run; files of the user's are found where they are now."""
     tables = card.settings
     for kind, place in card.plugins.items():
         _, _, name = kind.rpartition(":")
-        found = [f"{path}:{name}" for path in place.candidates(folder)]
+        found = [f"{path}:{name}" for path in place.candidates(folder) if path.is_file()]
         same = [each for each in found if checksum(each) == place.seal]
         if not same:
             how = "has changed" if found else "is not there any more"
@@ -195,7 +283,8 @@ def _settings(folder: Path, card: RunCard) -> Settings:
                 f"{kind}, which {folder} was begun with, {how}; bring it back to go on."
             )
         tables = _renamed(tables, kind, same[0])
-    return Settings.of(tables, str(folder / "run.json"))
+    origin = str(folder / "run.json")
+    return Settings.of(tables if trust else marked(tables, origin), origin)
 
 
 def _renamed(value: Any, kind: str, found: str) -> Any:

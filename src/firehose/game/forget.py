@@ -8,27 +8,29 @@ from typing import get_args
 from firehose.data.corpus import Corpus
 from firehose.data.forget import forget_in_corpus
 from firehose.errors import FirehoseError
-from firehose.game.folder import open_run
+from firehose.game.folder import checkpoints_of, open_run
 from firehose.game.outcome import Outcome, TrainingOutcome
 from firehose.game.result import is_over, read_files, read_result, write_result
 from firehose.game.run import make_work
 from firehose.game.scoring import Measure, cost_file, has_costs, without_user
-from firehose.models.store import load, save
-from firehose.storage.checkpoints import Checkpoints
+from firehose.models.store import load, write
 from firehose.storage.files import clear_leftovers, sync, write_whole
 from firehose.storage.seals import File
-from firehose.storage.workspace import clear_workspaces
+from firehose.storage.workspace import clear_workspaces, workspace
 
 
-def forget(path: str | Path, user: str) -> dict[str, int]:
+def forget(
+    path: str | Path, user: str, corpus: str | Path | None = None, trust: bool = False
+) -> dict[str, int]:
     """Erase a user from the folder of a model, a run or a corpus; returns the number of things.
 
     No vector, moment, post, name or count of the user is left in it. A corpus is another one
-    afterwards: runs on the old one cannot go on with it.
+    afterwards: runs on the old one cannot go on with it. ``corpus`` says where the corpus of a run
+    is now, if it was moved; with ``trust``, code that the run's folder names is run.
     """
     folder = Path(path)
     if (folder / "run.json").is_file():
-        return _forget_in_run(folder, user)
+        return _forget_in_run(folder, user, corpus, trust)
     if (folder / "model.json").is_file():
         return _forget_in_model(folder, user)
     if (folder / "manifest.json").is_file():
@@ -37,31 +39,35 @@ def forget(path: str | Path, user: str) -> dict[str, int]:
 
 
 def _forget_in_model(folder: Path, user: str) -> dict[str, int]:
-    trained = load(folder)
-    number = trained.users.number(user)
-    if number is None:
-        raise FirehoseError(f"{folder} knows no user {user!r}.")
-    erased = int(trained.model.users.forget(number))
-    trained.users.forget(user)
-    save(trained, folder, replace=True)
+    with workspace(folder, replace=True) as work:  # its lock is held from here on
+        trained = load(folder)
+        number = trained.users.number(user)
+        if number is None:
+            raise FirehoseError(f"{folder} knows no user {user!r}.")
+        erased = int(trained.model.users.forget(number))
+        trained.users.forget(user)
+        (work / "result").mkdir()
+        write(trained, work / "result")
     return {"vectors": erased, "names": 1}
 
 
-def _forget_in_run(folder: Path, user: str) -> dict[str, int]:
+def _forget_in_run(
+    folder: Path, user: str, moved: str | Path | None, trust: bool
+) -> dict[str, int]:
     """Erase a user from a run, in an order that can be interrupted anywhere and done again.
 
     The result and the checkpoint are first written so that they accept the files of costs as they
     are and as they will be; then these are replaced.
     """
-    run = open_run(folder)
-    corpus = run.corpus
-    if not isinstance(corpus, Corpus):
-        raise FirehoseError(f"{folder} was played with pictures, which have no users.")
-    if user not in corpus.users:
-        raise FirehoseError(f"{corpus.path}, the corpus of {folder}, has no user {user!r}.")
-    number = corpus.users.index(user)
-    checkpoints = Checkpoints(folder / "checkpoints")
+    checkpoints = checkpoints_of(folder)
     with checkpoints.held():
+        run = open_run(folder, moved, trust)
+        corpus = run.corpus
+        if not isinstance(corpus, Corpus):
+            raise FirehoseError(f"{folder} was played with pictures, which have no users.")
+        if user not in corpus.users:
+            raise FirehoseError(f"{corpus.path}, the corpus of {folder}, has no user {user!r}.")
+        number = corpus.users.index(user)
         clear_leftovers(folder)
         clear_workspaces(folder / "model")
         over, found = is_over(folder, contents=True), checkpoints.latest()

@@ -18,7 +18,6 @@ else before ``result.json``.
 """
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,17 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError, Stopped
 from firehose.game.assembly import AnyCorpus
-from firehose.game.folder import Run, is_leftover, new_run, open_run, read_run, write_json
+from firehose.game.folder import (
+    Run,
+    checkpoints_of,
+    clear,
+    new_run,
+    open_run,
+    read_run,
+    refuse_own_parts,
+    refuse_taken,
+    write_json,
+)
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
 from firehose.game.result import is_over
@@ -104,17 +113,12 @@ def _begin(run: Run, replace: bool) -> Any:
     work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
-    if folder.exists():
-        is_run = (folder / "run.json").is_file()
-        if not is_run and not is_leftover(folder):
-            raise FirehoseError(f"{folder} exists and is not a run; choose another --out.")
-        if is_run and not replace:
-            raise FirehoseError(
-                f"{folder} exists already; go on with `firehose resume {folder}`, choose another "
-                "--out, or add --replace."
-            )
-        shutil.rmtree(folder)
-    return _carry_out(work, is_new=True)
+    refuse_taken(folder, replace)
+    refuse_own_parts(work.run)
+    with checkpoints_of(folder).held():
+        refuse_taken(folder, replace)  # it may have appeared meanwhile
+        clear(folder)
+        return _carry_out(work, is_new=True)
 
 
 def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
@@ -128,23 +132,60 @@ def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
         )
 
 
-def resume(run: str | Path, previous: bool = False, corpus: str | Path | None = None) -> Any:
+def resume(
+    run: str | Path,
+    previous: bool = False,
+    corpus: str | Path | None = None,
+    trust: bool = False,
+) -> Any:
     """Go on with a run from its last checkpoint, to the same bits as if it had never stopped.
 
     With ``previous``, from the checkpoint before it. ``corpus`` says where the corpus is now, if it
-    was moved.
+    was moved. With ``trust``, code that the run's folder names is run as if it were named here.
     """
     folder = Path(run)
-    card = read_run(folder)
+    read_run(folder)  # or a sentence, before anything is made in a folder that is no run
+    checkpoints = checkpoints_of(folder)
+    with checkpoints.held():
+        _refuse_over(folder)
+        work = make_work(_told_what_differs(open_run(folder, corpus, trust)))
+        if previous:
+            _step_back(checkpoints)
+        return _carry_out(work)
+
+
+def _refuse_over(folder: Path) -> None:
+    """Refuse to go on with a run that has its result."""
     if is_over(folder, contents=True):
         raise FirehoseError(f"{folder} is over; its result is {folder / 'result.json'}.")
-    opened = open_run(folder, corpus)
-    if card.code.split()[-1] != (code := code_version()):
-        say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
-        opened = opened._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
-    if previous:
-        Checkpoints(folder / "checkpoints").drop_newest()
-    return _carry_out(make_work(opened))
+
+
+def _told_what_differs(run: Run) -> Run:
+    """Say what is otherwise than when a run was begun; its card notes another code."""
+    folder, card = run.folder, run.card
+    if differences := card.differences(str(run.settings.compute.find_device())):
+        say(
+            f"{folder} was begun with {', '.join(differences)}: from here on the last bits may be "
+            "others than if it had never stopped."
+        )
+    if card.code.split()[-1] == (code := code_version()):
+        return run
+    say(f"{folder} was begun by another version of Firehose; this one goes on with it.")
+    return run._replace(card=card.model_copy(update={"code": f"{card.code} {code}"}))
+
+
+def _step_back(checkpoints: Checkpoints) -> None:
+    """Drop the newest checkpoint, if the one before it is good."""
+    try:
+        for before in checkpoints.places()[-2:-1]:
+            checkpoints.read(before)
+    except FirehoseError as error:
+        why = str(error).rstrip(".")
+        raise FirehoseError(
+            f"{why}; that is the one before the newest, so the newest was kept: go on without "
+            "--previous, or begin again with --replace."
+        ) from None
+    checkpoints.drop_newest()
 
 
 def make_work(run: Run) -> Work:
@@ -155,29 +196,28 @@ def make_work(run: Run) -> Work:
 
 
 def _carry_out(work: Work, is_new: bool = False) -> Any:
-    """Do what is left of a run after its last checkpoint, and finish it.
+    """Do what is left of a run, whose lock is held, after its last checkpoint; finish it.
 
     A new one begins with a checkpoint: ``run.json`` appears when that is on disk, so that whatever
     it began with is not needed again.
     """
     folder = work.run.folder
-    checkpoints = Checkpoints(folder / "checkpoints")
-    with checkpoints.held():
-        clear_leftovers(folder)
-        if is_new:
-            checkpoints.write(0, work.state(), {})
-        else:
-            _go_back(work, checkpoints)
-            say(f"Going on after {work.unit} {work.done:,}.")
-        work.run.card.write(folder)  # it may say that another version of the code goes on
-        try:
-            _advance(work, checkpoints)
-        except (NotFinite, Broken) as error:
-            good = max(work.done - isinstance(error, Broken), 0)
-            raise _rescue(make_work(work.run), checkpoints, good) from None
-        result = work.finish()
-        result.write(folder)
-        return result
+    checkpoints = checkpoints_of(folder)
+    clear_leftovers(folder)
+    if is_new:
+        checkpoints.write(0, work.state(), {})
+    else:
+        _go_back(work, checkpoints)
+        say(f"Going on after {work.unit} {work.done:,}.")
+    work.run.card.write(folder)  # it may say that another version of the code goes on
+    try:
+        _advance(work, checkpoints)
+    except (NotFinite, Broken) as error:
+        good = max(work.done - isinstance(error, Broken), 0)
+        raise _rescue(make_work(work.run), checkpoints, good) from None
+    result = work.finish()
+    result.write(folder)
+    return result
 
 
 def _go_back(work: Work, checkpoints: Checkpoints) -> None:

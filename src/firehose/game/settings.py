@@ -100,11 +100,15 @@ Kind = Literal["pretrain", "offline", "play"]  # of a run
 
 
 def make_settings(
-    recipe: str | Path | None = None, assignments: Sequence[str] = (), **tables: Mapping[str, Any]
+    recipe: str | Path | None = None,
+    assignments: Sequence[str] = (),
+    trust: bool = False,
+    **tables: Mapping[str, Any],
 ) -> Settings:
     """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables.
 
-    Each overrides what comes before it.
+    Each overrides what comes before it. With ``trust``, code that the recipe names is run as if it
+    were named here.
     """
-    values = merge(read_recipe(recipe) if recipe else {}, overrides(assignments))
+    values = merge(read_recipe(recipe, trust) if recipe else {}, overrides(assignments))
     return Settings.of(merge(values, tables), str(recipe or "the settings"))

@@ -10,7 +10,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pydantic import Field
 
 import firehose
 from firehose.data.corpus import Corpus
@@ -31,14 +32,16 @@ from firehose.models.model import Paid
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.users import NOBODY
 from firehose.storage import tensors
-from firehose.storage.seals import File, Record, refuse_damage, sha256
-from firehose.storage.workspace import workspace
+from firehose.storage.seals import File, Record, refuse_damage, seal_of
+from firehose.storage.workspace import unreplaced, workspace
 
-SCHEMA = 2
+SCHEMA = 3
+WITHOUT_SEAL = 2  # the schema before it, which is still read
 FORMAT: Final = "firehose model"
 WEIGHTS = "weights.safetensors"
 VECTORS = "users.vectors"
 USERS = "users.parquet"
+REMEDY = "copy the model again"
 
 
 class Card(Record):
@@ -47,12 +50,17 @@ class Card(Record):
     format: Literal["firehose model"] = FORMAT
     schema_version: int = SCHEMA
     version: str
-    pieces: int
-    users: int
+    pieces: int = Field(ge=1)
+    users: int = Field(ge=0)
     model: ModelPlan
     encoder: EncoderPlan
     origin: dict[str, Any]  # how it was made, and how well it did then
     files: dict[str, File]
+
+    def to_json(self) -> str:
+        """The card as JSON, with a checksum of itself."""
+        body = self.model_dump(mode="json")
+        return json.dumps(body | {"seal": seal_of(body)}, indent=1) + "\n"
 
 
 @dataclass
@@ -110,10 +118,7 @@ def write(trained: Trained, folder: Path) -> None:
     tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
     pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)
     (folder / "vocabulary.model").write_bytes(trained.encoder.vocabulary.model)
-    files = {
-        path.name: File(bytes=path.stat().st_size, sha256=sha256(path))
-        for path in sorted(folder.iterdir())
-    }
+    files = {path.name: File.of(path) for path in sorted(folder.iterdir())}
     card = Card(
         version=firehose.__version__,
         pieces=model.shared.pieces,
@@ -123,7 +128,7 @@ def write(trained: Trained, folder: Path) -> None:
         origin=trained.origin,
         files=files,
     )
-    (folder / "model.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "model.json").write_text(card.to_json(), encoding="utf-8")
 
 
 def find_model(path: Path) -> Path:
@@ -139,22 +144,52 @@ def load(path: str | Path, corpus: Corpus | None = None) -> Trained:
     follow.
     """
     folder = find_model(Path(path))
-    card = read_card(folder)
-    refuse_damage(folder, card.files, contents=False, remedy="copy the model again")
-    vocabulary = Vocabulary.load(folder / "vocabulary.model")
+    with unreplaced(folder):
+        card = read_card(folder)
+        refuse_damage(folder, card.files, REMEDY)
+        vocabulary = Vocabulary.load(folder / "vocabulary.model")
+        weights = tensors.read(folder / WEIGHTS)
+        names = pq.read_table(folder / USERS)["user"].to_pylist()
     if corpus is not None:
         refuse_other_words(folder, vocabulary, corpus)
-    weights = tensors.read(folder / WEIGHTS)
+    _refuse_wrong_sizes(folder, card, vocabulary, weights, names)
     model = Personal(card.model, card.pieces)
     wanted = dict(model.state_dict()) | {VECTORS: torch.zeros(card.users, card.model.d_user)}
     tensors.refuse_misfits(weights, wanted, folder / WEIGHTS)
     vectors = weights.pop(VECTORS)
     model.load_state_dict(weights)
-    names = pq.read_table(folder / USERS)["user"].to_pylist()
     users = UserRegistry(corpus.users if corpus else ())
     model.users.enter(np.array([users.add(name) for name in names], np.int64), vectors)
     encoder = Encoder(vocabulary, **dict(card.encoder))
     return Trained(model.eval(), encoder, users, card.origin)
+
+
+def _refuse_wrong_sizes(
+    folder: Path,
+    card: Card,
+    vocabulary: Vocabulary,
+    weights: Mapping[str, torch.Tensor],
+    names: Sequence[str],
+) -> None:
+    """Refuse a card that speaks of another model than the files, before memory is taken for it."""
+    plan, shape = card.model, card.model.shape
+    numbers = sum(each.numel() for each in weights.values())
+    widths = [card.pieces, shape.d_inner, shape.heads * shape.d_head]
+    if plan.architecture != "agnostic":
+        widths += [plan.mlp, plan.d_user if plan.project_users else 1]
+    told = {
+        f"{card.pieces:,} pieces": card.pieces == vocabulary.size,
+        f"{card.users:,} users": card.users == len(set(names)) == len(names),
+        f"{shape.layers:,} layers": shape.layers <= len(weights),
+        f"{shape.d_model:,} × {max(widths):,} weights": shape.d_model * max(widths) <= numbers,
+        f"{card.users:,} × {plan.d_user:,} weights": card.users * plan.d_user <= numbers,
+    }
+    for what, fits in told.items():
+        if not fits:
+            raise FirehoseError(
+                f"{folder} is damaged: its files do not hold the {what} that model.json tells of; "
+                f"{REMEDY}."
+            )
 
 
 def from_pretrained(
@@ -178,14 +213,19 @@ def read_card(folder: Path) -> Card:
         raise FirehoseError(f"{folder} {what}; make one with `firehose pretrain`.")
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
-        if body["format"] == FORMAT and body["schema_version"] != SCHEMA:
+        schema = body["schema_version"]
+        if body["format"] == FORMAT and schema not in (SCHEMA, WITHOUT_SEAL):
             raise FirehoseError(
-                f"{folder} has model schema {body['schema_version']}, this Firehose reads "
-                f"{SCHEMA}; train it again, or use the Firehose that made it."
+                f"{folder} has model schema {schema}, this Firehose reads {SCHEMA}; train it "
+                "again, or use the Firehose that made it."
             )
-        return Card.model_validate(body)
-    except (ValueError, KeyError, TypeError):  # pydantic's errors are ValueErrors
+        seal = None if schema == WITHOUT_SEAL else body.pop("seal")
+        card = Card.model_validate(body)
+    except (ValueError, KeyError, TypeError, RecursionError):  # pydantic's errors are ValueErrors
         raise FirehoseError(f"{file} is not a model's: it cannot be read.") from None
+    if seal is not None and seal != seal_of(body):
+        raise FirehoseError(f"{folder} is damaged: model.json was altered; {REMEDY}.")
+    return card
 
 
 def refuse_other_words(folder: Path, vocabulary: Vocabulary, corpus: Corpus) -> None:

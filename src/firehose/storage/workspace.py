@@ -16,19 +16,23 @@ from firehose.storage.locks import LockedError, locked
 def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
     """A new folder; what is put into its ``result`` becomes ``out`` when the block ends well.
 
-    A run that is killed leaves only its folder behind, hidden beside ``out``; the next run for
-    the same ``out`` removes it. A folder that a living run is using is locked, and left alone.
+    An older ``out`` that is to be replaced is locked from the beginning: what is read from it in
+    the block is what is replaced. A run that is killed leaves only its folder behind, hidden beside
+    ``out``; the next run for the same ``out`` removes it. A folder that a living run is using is
+    locked, and left alone.
     """
     folder = out.parent / f".{out.name}.partial-{secrets.token_hex(4)}"
-    with contextlib.ExitStack() as own_lock:
+    with contextlib.ExitStack() as locks:
         try:  # from here on, so that Ctrl-C leaves nothing behind at any moment
             # Until the new folder is locked, another run could take it for a leftover.
             with locked(out.parent, wait=True):
                 clear_workspaces(out)
                 refuse_existing(out, replace)
-                own_lock.enter_context(locked(folder, wait=True))
+                if replaces := out.is_dir():
+                    locks.enter_context(locked(out, wait=False))
+                locks.enter_context(locked(folder, wait=True))
             yield folder
-            _publish(folder, out, replace)
+            _publish(folder, out, replace, replaces)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -39,13 +43,17 @@ def refuse_existing(out: Path, replace: bool) -> None:
         raise FirehoseError(f"{out} exists already; choose another --out or add --replace.")
 
 
-def _publish(folder: Path, out: Path, replace: bool) -> None:
-    """Bring the result to disk, then rename it to ``out``."""
+def _publish(folder: Path, out: Path, replace: bool, is_held: bool) -> None:
+    """Bring the result to disk, then rename it to ``out``, whose lock is held or there was none."""
     result, replaced = folder / "result", folder / "replaced"
     for path in (result, *result.rglob("*")):
         sync(path)
-    with locked(out.parent, wait=True):
-        refuse_existing(out, replace)  # it may have appeared meanwhile
+    refuse_existing(out, replace)  # it may have appeared meanwhile
+    with contextlib.ExitStack() as locks:
+        if out.is_dir() and not is_held:
+            locks.enter_context(locked(out, wait=True))  # before the parent's: as everybody does
+        locks.enter_context(locked(out.parent, wait=True))
+        refuse_existing(out, replace)
         if out.exists():
             out.rename(replaced)
         try:
@@ -74,3 +82,22 @@ def _clear(folder: Path, out: Path) -> None:
     with contextlib.suppress(LockedError), locked(folder, wait=False):
         _restore(folder, out)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def unreplaced(folder: Path) -> Iterator[None]:
+    """Refuse what was read from a folder in the block if another took its place meanwhile."""
+    before = _identity(folder)
+    try:
+        yield
+    finally:
+        if _identity(folder) != before:
+            raise FirehoseError(f"{folder} was replaced while it was read; try again.") from None
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        told = folder.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino
