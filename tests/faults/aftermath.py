@@ -13,13 +13,13 @@ from recorder import Moment
 T = TypeVar("T")
 
 FEW = 2  # files whose remains are tried in all combinations
-MANY = 8  # names that had not reached the disk, and files, of which each is tried by itself
+MANY = 5  # names that had not reached the disk, and files, of which each is tried by itself
 
 
 class Crash(NamedTuple):
     """The files after a crash, with the operations that led to them."""
 
-    after: int  # the last moment before the crash
+    after: int  # the last moment after which a crash can leave them
     names: int  # the moment whose names had reached the disk
     operation: str
     files: Mapping[str, bytes | None]  # by path; None: a folder
@@ -57,7 +57,7 @@ def crashes(moments: Sequence[Moment]) -> list[Crash]:
         for journal in [*changes[:1], *_some(changes[1:], after), after]:
             for files in _states(now, moments[journal], after):
                 key = hash(frozenset((path, content) for path, content in files.items()))
-                found.setdefault(key, Crash(after, journal, now.operation, files))
+                found[key] = Crash(after, journal, now.operation, files)
     return list(found.values())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aftermath import Crash, crashes, sample
-from judging import Wrong, meaning, refuse_other
+from judging import Wrong, leftovers, meaning, refuse_other
 from recorder import Recorder
 from scenarios import SCENARIOS, Scenario, Truth, World
 
@@ -37,6 +37,7 @@ class Rehearsal:
             before = meaning(self.world.live)
             with Recorder(self.world.live) as recorder:
                 self.scenario.act(self.world)
+            self.done = meaning(self.world.live)
             self.scenario.finish(self.world)
             self.truth = Truth(before, meaning(self.world.live))
         self.operations = len(recorder.moments)
@@ -45,11 +46,19 @@ class Rehearsal:
     def outcome(self, crash: Crash) -> str:
         """Recover from a crash; raises Wrong where that leads to anything but the truth."""
         crash.place(self.world.live)
+        if crash.after == self.operations - 1:
+            self._refuse_undone()
         with _silence():
             came_out = self.scenario.recover(self.world, self.truth)
             self.scenario.finish(self.world)
         refuse_other(self.world.live, self.truth.after)
         return came_out
+
+    def _refuse_undone(self) -> None:
+        """Raise Wrong where a command that has ended well is undone by a crash after it."""
+        refuse_other(self.world.live, self.done)
+        if left := leftovers(self.world.live):
+            raise Wrong(f"after the end of the command there is still {left[0]}")
 
     def run(self, count: int, seed: int) -> Report:
         """Crash in so many of the possible states."""
