@@ -125,3 +125,21 @@ def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(FirehoseError, match="No user with 20 posts is left of 27 posts"):
         prepare(make_plan([posts]), out, INLINE)
     assert list(out.parent.iterdir()) == []
+
+
+def test_interrupted_between_the_two_renames_the_old_folder_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, rename = tmp_path / "out", Path.rename
+    out.mkdir()
+    (out / "old").touch()
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.name == "result":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), workspace(out, replace=True) as folder:
+        (folder / "result").mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "old"]

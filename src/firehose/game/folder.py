@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -177,8 +177,8 @@ def is_leftover(folder: Path) -> bool:
     ours = {checkpoints.folder, *folder.glob(".run.json.*")}
     states = {checkpoints.folder / "partial", *checkpoints.places()}
     within = checkpoints.folder.iterdir() if checkpoints.folder.is_dir() else ()
-    bare = folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
-    return bare or (folder / REPLACED).is_file()
+    is_unbegun = folder.is_dir() and set(folder.iterdir()) <= ours and set(within) <= states
+    return is_unbegun or (folder / REPLACED).is_file()
 
 
 def clear(folder: Path) -> None:
@@ -213,15 +213,12 @@ def refuse_own_parts(run: Run) -> None:
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
     """Let nobody change a run while it is read; raises an error where it is going on."""
-    try:
-        lock = unchanged(checkpoints_of(folder).folder)
-        lock.__enter__()
-    except LockedError:
-        raise FirehoseError(f"{folder} is going on: wait until it is over.") from None
-    try:
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(unchanged(checkpoints_of(folder).folder))
+        except LockedError:
+            raise FirehoseError(f"{folder} is going on: wait until it is over.") from None
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def read_run(folder: Path) -> RunCard:

@@ -176,11 +176,12 @@ def _told_what_differs(run: Run) -> Run:
 
 def _step_back(checkpoints: Checkpoints) -> None:
     """Drop the newest checkpoint, if the one before it is good."""
+    before = checkpoints.places()[-2:-1]
     try:
-        for before in checkpoints.places()[-2:-1]:
-            checkpoints.read(before)
+        for place in before:
+            checkpoints.read(place)
     except FirehoseError as error:
-        why = str(error).rstrip(".")
+        why = str(error).partition(";")[0].rstrip(".")
         raise FirehoseError(
             f"{why}; that is the one before the newest, so the newest was kept: go on without "
             "--previous, or begin again with --replace."

@@ -65,11 +65,11 @@ def _move(folder: Path, out: Path) -> None:
 
     In between there is neither; where two folders can be exchanged, that is not needed.
     """
-    if out.exists():
-        out.rename(folder / "replaced")
     try:
+        if out.exists():
+            out.rename(folder / "replaced")
         (folder / "result").rename(out)
-    except OSError:
+    except BaseException:  # Ctrl-C between the two, as well
         _restore(folder, out)
         raise
 
