@@ -1,6 +1,6 @@
 """Crashes of the machine in every command that writes, and what a user finds afterwards.
 
-    python benchmarks/crashes.py [--states 2400] [--seed 0] [--only play …]
+    python benchmarks/crashes.py [--states 3000] [--seed 0] [--only play …]
 
 Each command is recorded, operation by operation, and then crashed: what was not synchronised is
 lost, cut, or filled with zeros. After each crash the command is gone on with, or given again, as a
@@ -54,7 +54,9 @@ def line(name: str, operations: object, possible: object, tried: object, *rest: 
 def main() -> None:
     """Print a line for each command, and what was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--states", type=int, default=2400, help="to try, of all commands together")
+    parser.add_argument(
+        "--states", type=int, default=3000, help="at most, of all commands together"
+    )
     parser.add_argument("--seed", type=int, default=0, help="chooses the states")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
