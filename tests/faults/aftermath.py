@@ -69,19 +69,17 @@ def killed(moments: Sequence[Moment], after: int) -> Crash:
 
 
 def sample(found: Sequence[Crash], count: int, seed: int) -> list[Crash]:
-    """Choose some states at random, as evenly over the operations as possible."""
+    """Choose some states at random, evenly over the operations; one after the last is among them."""
     chance = random.Random(seed)
     by_moment: dict[int, list[Crash]] = {}
     for crash in found:
         by_moment.setdefault(crash.after, []).append(crash)
-    groups = list(by_moment.values())
-    for group in groups:
+    for group in by_moment.values():
         chance.shuffle(group)
-    chosen: list[Crash] = []
-    while groups and len(chosen) < count:
+    chosen = [by_moment[max(by_moment)].pop()]
+    while (groups := [group for group in by_moment.values() if group]) and len(chosen) < count:
         chance.shuffle(groups)
         chosen += [group.pop() for group in groups][: count - len(chosen)]
-        groups = [group for group in groups if group]
     return chosen
 
 

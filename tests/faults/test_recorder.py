@@ -105,4 +105,5 @@ def test_what_is_placed_is_what_was_recorded(tmp_path: Path) -> None:
         placed = {str(path.relative_to(again)) for path in (again, *again.rglob("*"))}
         assert placed == set(crash.files)
     assert len(sample(found, 3, 0)) == 3
+    assert sample(found, 3, 1)[0] is found[-1]
     assert sorted(map(id, sample(found, 99, 0))) == sorted(map(id, found))
