@@ -69,7 +69,7 @@ def killed(moments: Sequence[Moment], after: int) -> Crash:
 
 
 def sample(found: Sequence[Crash], count: int, seed: int) -> list[Crash]:
-    """Choose some states at random, evenly over the operations; one after the last is among them."""
+    """Choose some states at random, evenly over the operations, one after the last included."""
     chance = random.Random(seed)
     by_moment: dict[int, list[Crash]] = {}
     for crash in found:
