@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from firehose.errors import FirehoseError
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """A single text as a list of one: it needs no brackets."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -27,15 +28,29 @@ _HERE = Path(__file__).parent
 RECIPES = _HERE / "recipes" if (_HERE / "recipes").is_dir() else _HERE.parents[1] / "recipes"
 LEFTOVER = "settings of another kind"  # set aside where the kind changed, a table for each kind
 RIVALS = {"posts": "per_user", "per_user": "posts"}  # limits: one that is given replaces the other
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]  # a single one needs no brackets
+Texts = Annotated[tuple[str, ...], BeforeValidator(listed)]  # a single one needs no brackets
+MOST = 2**63 - 1  # the largest number that files and arrays can hold
 
 
 class Section(BaseModel):
-    """A part of the configuration: immutable, and no key but its own."""
+    """A part of the configuration: immutable, no key but its own, no number without an end."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, coerce_numbers_to_str=True
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        coerce_numbers_to_str=True,
+        allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _countable(cls, values: Any) -> Any:
+        """Refuse whole numbers that no file or array can hold."""
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, int) and abs(value) > MOST:
+                raise ValueError(f"{name} has {len(str(value))} digits, the most is {MOST:,}")
+        return values
 
     @classmethod
     def of(cls, values: Mapping[str, Any], origin: str = "the configuration") -> Self:
@@ -80,7 +95,7 @@ def read_toml(path: Path, trust: bool = False) -> dict[str, Any]:
         return tables if trust else marked(tables, str(path))
     except OSError as error:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own errors are ValueErrors
         raise FirehoseError(f"{path} is not valid TOML: {error}.") from None
 
 
@@ -93,34 +108,45 @@ def read_recipe(recipe: str | Path, trust: bool = False) -> dict[str, Any]:
     return read_toml(found[str(recipe)])
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge(
+    base: Mapping[str, Any], over: Mapping[str, Any], set_aside: bool = True
+) -> dict[str, Any]:
     """``base`` with the leaves of ``over`` put over it, table by table.
 
     A text where a table may stand is the table's kind: ``learner = "a-gem"``. Where the kind
     changes, the settings of the old one are set aside (see :data:`LEFTOVER`); those that were
-    given without a kind are set aside under the name "".
+    given without a kind are set aside under the name "". Without ``set_aside`` all of them stay,
+    and the new kind must know them.
     """
     merged = dict(base)
     for key, value in over.items():
         if (rival := RIVALS.get(key)) and rival not in over:
             merged.pop(rival, None)
-        merged[key] = _merge_value(merged.get(key), value)
+        merged[key] = _merge_value(merged.get(key), value, set_aside)
     return merged
 
 
-def _merge_value(below: Any, value: Any) -> Any:
+def together(*given: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables that somebody gave at the same time; later ones win, and nothing is set aside."""
+    tables: dict[str, Any] = {}
+    for each in given:
+        tables = merge(tables, each, set_aside=False)
+    return tables
+
+
+def _merge_value(below: Any, value: Any, set_aside: bool) -> Any:
     if isinstance(below, Mapping) and isinstance(value, str):
         value = {"kind": value}
     elif isinstance(below, str) and isinstance(value, Mapping):
         below = {"kind": below}
     if not (isinstance(below, Mapping) and isinstance(value, Mapping)):
         return value
-    if "kind" in value and value["kind"] != below.get("kind"):
+    if set_aside and "kind" in value and value["kind"] != below.get("kind"):
         rest = {name: each for name, each in below.items() if name not in ("kind", LEFTOVER)}
         aside = {str(below.get("kind", "")): rest} if rest else {}
         aside = merge(merge(below.get(LEFTOVER, {}), aside), value.get(LEFTOVER, {}))
         return {**value, **({LEFTOVER: aside} if aside else {})}
-    return merge(below, value)
+    return merge(below, value, set_aside)
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
@@ -152,7 +178,9 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
             leaf = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             leaf = value.strip()
-        tables = merge(tables, nested(".".join(names), leaf))
+        except (ValueError, RecursionError) as error:
+            raise FirehoseError(f"--set {shortened(assignment)}: {error}.") from None
+        tables = together(tables, nested(".".join(names), leaf))
     return tables
 
 
@@ -178,6 +206,11 @@ def nearest(word: str, candidates: Sequence[str]) -> str:
     return f"there is {', '.join(candidates)}."
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """A text that fits into a sentence."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> str:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
@@ -188,11 +221,14 @@ def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> 
         return f"Unknown key {name!r} in {origin}: {nearest(path[-1], fields)}"
     if first["type"] == "literal_error":
         choices, value = re.findall("'(.*?)'", first["ctx"]["expected"]), first["input"]
-        return f"{name} = {value!r} in {origin} is not a choice: {nearest(str(value), choices)}"
+        told = shortened(repr(value))
+        return f"{name} = {told} in {origin} is not a choice: {nearest(str(value), choices)}"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"{name} is missing in {origin}."
-    where = f"{name} = {first['input']!r}" if path else "the values"
+    value = first["input"]
+    where = name if isinstance(value, Mapping) else f"{name} = {shortened(repr(value))}"
+    where = where if path else "the values"
     return f"{where} in {origin}: {message[0].lower()}{message[1:]}."
 
 

@@ -17,6 +17,15 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+@cache
+def memory() -> int:
+    """The bytes of memory that this process may use."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
+    told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else ""
+    return min(there, int(told)) if told.isdigit() else there
+
+
 def gpus() -> list[str]:
     """The numbers of those that torch can use, as CUDA_VISIBLE_DEVICES has them."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

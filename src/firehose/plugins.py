@@ -26,6 +26,7 @@ from firehose.errors import FirehoseError
 from firehose.storage.remembered import is_remembered, remember
 
 USERS = "firehose_user_"  # begins the names of modules that are files of the user's
+_imported: set[str] = set()  # modules and packages of the user's that were named
 
 Part = TypeVar("Part")
 
@@ -182,12 +183,21 @@ def own_kinds(tables: Any) -> list[str]:
     return found + [own for value in tables.values() for own in own_kinds(value)]
 
 
+def is_own(module: str) -> bool:
+    """Whether a module is the user's, or in a package that a plug-in of the user's is in."""
+    return module.startswith(USERS) or module.partition(".")[0] in _imported
+
+
 def _import(name: str, what: str, place: str) -> Any:  # noqa: ARG001 (as _load has it)
     """A module that can be imported; those of Firehose, and what runs already, are no question."""
+    package = name.partition(".")[0]
+    is_foreign = package != __name__.partition(".")[0]
+    if is_foreign:
+        _imported.add(package)
     if name in sys.modules:
         return sys.modules[name]
     try:
-        if name.partition(".")[0] != __name__.partition(".")[0]:
+        if is_foreign:
             _admit(place, {path: path.read_bytes() for path in _files(name)})
         return importlib.import_module(name)
     except (ModuleNotFoundError, TypeError, ValueError) as error:  # or no name of a module at all
@@ -238,6 +248,6 @@ def _load(file: str, what: str, place: str) -> Any:
     return module
 
 
-def brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """Kind and first line of somebody else's error."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}"

@@ -8,6 +8,8 @@ from typing import TypeVar
 from rich import progress as rich
 from rich.console import Console
 
+from firehose.errors import visible, visible_lines
+
 Item = TypeVar("Item")
 
 console = Console(stderr=True, highlight=False)
@@ -33,7 +35,7 @@ def measure(total: int, doing: str) -> Iterator[Callable[[float, str], None]]:
     state = rich.TextColumn("{task.fields[note]}", style="dim")
     with _progress(rich.BarColumn(), rich.MofNCompleteColumn(), left, state) as bar, _timed(doing):
         task = bar.add_task(doing, total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+        yield lambda done, note: bar.update(task, completed=done, note=visible(note))
 
 
 @contextlib.contextmanager
@@ -46,7 +48,7 @@ def announce(doing: str) -> Iterator[None]:
 
 def say(sentence: str) -> None:
     """One line about a long job, on a terminal or in its log."""
-    console.print(sentence, markup=False, soft_wrap=True)
+    console.print(visible_lines(sentence), markup=False, soft_wrap=True)
 
 
 def _progress(*columns: rich.ProgressColumn) -> rich.Progress:

@@ -10,7 +10,7 @@ from firehose.config import RECIPES
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job, make_jobs, with_starts
-from firehose.experiments.recipe import read_experiments
+from firehose.experiments.recipe import Experiment, read_experiments
 from firehose.experiments.reproduce import listing, make_schedule
 from firehose.game.assembly import make_game
 from firehose.game.settings import make_settings
@@ -300,3 +300,24 @@ def test_a_changed_file_of_any_part_is_another_job(
         (job,) = jobs_of(f'title = "x"\n[[runs]]\nset = {{ {setting} }}', small_corpus, tmp_path)
         keys.append(job.key)
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("combination", "refused"),
+    [
+        ({"play.optimizer": "online-gd", "play.optimizer.validation_batch": 8}, True),
+        ({"play.optimizer.validation_batch": 8, "play.optimizer": "online-gd"}, True),
+        ({"play.optimizer.validation_batch": 8, "play.optimizer": "congrad"}, False),
+        ({"play.optimizer": "online-gd"}, False),  # the scale's are set aside
+    ],
+)
+def test_what_an_experiment_sets_is_known_to_the_kinds_it_varies(
+    small_corpus: Corpus, tmp_path: Path, combination: dict[str, object], refused: bool
+) -> None:
+    experiment = Experiment.of({"title": "x", "runs": [{"set": combination}]})
+    if refused:
+        with pytest.raises(FirehoseError, match="Unknown key 'validation_batch'"):
+            make_jobs(experiment, small_corpus, "laptop", 1, tmp_path)
+    else:
+        (job,) = make_jobs(experiment, small_corpus, "laptop", 1, tmp_path)
+        assert job.settings.play.optimizer.kind == combination["play.optimizer"]

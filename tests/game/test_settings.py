@@ -1,5 +1,7 @@
 """Settings of a game: methods as tables, one rate or several."""
 
+from pathlib import Path
+
 import pytest
 
 from firehose.errors import FirehoseError
@@ -71,3 +73,61 @@ def test_a_flag_wins_over_set_and_set_over_the_recipe() -> None:
     settings = make_settings("laptop", given, play={"learner": "replay-only"}).play
     assert (settings.learner.kind, settings.steps) == ("replay-only", 7)
     assert make_settings("laptop").play.steps == 3
+
+
+ICARL = ["play.learner=icarl", "play.learner.strength=10"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "assignments", "learner"),
+    [
+        (None, ["play.learner.strength=10"], None),  # of the default
+        (None, ["play.learner.strength=10"], "a-gem"),  # a flag names the kind
+        ("laptop", ["play.learner.strength=10"], "a-gem"),
+        ("laptop", ["play.learner.strength=10"], None),
+        (None, ["play.learner=a-gem", "play.learner.strength=10"], None),
+        (None, ["play.learner.strength=10", "play.learner=a-gem"], None),
+        (None, ["play.learner.strength=10", "play.learner.kind=a-gem"], None),
+        (None, ICARL, "a-gem"),  # the flag wins, and does not know it
+        (None, [*ICARL, "play.learner.kind=a-gem"], None),
+    ],
+)
+def test_a_setting_that_is_given_is_known_to_the_kind_or_refused(
+    recipe: str | None, assignments: list[str], learner: str | None
+) -> None:
+    flags = {"learner": learner} if learner else {}
+    with pytest.raises(FirehoseError, match="Unknown key 'strength' in the learner"):
+        make_settings(recipe, assignments, play=flags)
+
+
+def test_the_nearest_key_of_the_kind_is_named() -> None:
+    with pytest.raises(FirehoseError, match=r"'strenth' in the learner 'icarl': .* 'strength'"):
+        make_settings(None, ["play.learner.strenth=10"], play={"learner": "icarl"})
+
+
+@pytest.mark.parametrize("assignments", [ICARL, ICARL[::-1], ICARL[1:]])
+def test_a_setting_that_the_kind_knows_is_kept(assignments: list[str]) -> None:
+    learner = make_settings("laptop", assignments, play={"learner": "icarl"}).play.learner
+    assert learner.public()["strength"] == 10
+
+
+def test_what_a_recipe_says_of_another_kind_is_set_aside(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[play.learner]\nkind = 'icarl'\nstrength = 10\n")
+    settings = make_settings(recipe, play={"learner": "a-gem"})
+    assert settings.play.learner.public() == {"kind": "a-gem"}
+    settings = make_settings(recipe, ["play.learner=a-gem"])
+    assert settings.play.learner.public() == {"kind": "a-gem"}
+    recipe.write_text("[play.learner]\nkind = 'a-gem'\nstrength = 10\n")  # in the same file
+    with pytest.raises(FirehoseError, match="Unknown key 'strength' in the learner 'a-gem'"):
+        make_settings(recipe)
+    with pytest.raises(FirehoseError, match="Unknown key 'strength' in the learner 'a-gem'"):
+        make_settings(recipe, play={"learner": "a-gem"})
+
+
+def test_a_buffer_within_an_optimizer_is_held_to_the_same() -> None:
+    given = ["play.optimizer.validation_batch=7"]
+    with pytest.raises(FirehoseError, match="'validation_batch' in the optimizer 'online-gd'"):
+        make_settings("laptop", given, play={"optimizer": "online-gd"})
+    optimizer = make_settings("laptop", given, play={"optimizer": "congrad"}).play.optimizer
+    assert optimizer.public()["validation_batch"] == 7

@@ -116,7 +116,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing(tmp_path: Path, delay: float)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert said.endswith("Error: Stopped; nothing was written.\n")
+    assert said.endswith("Error: Stopped; the same command begins again.\n")
     assert list((tmp_path / "here").iterdir()) == []
 
 

@@ -1,7 +1,10 @@
 """The command line: it parses, calls, and prints. What it calls is in ``firehose`` too."""
 
+import contextlib
+import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -9,12 +12,14 @@ from typer.exceptions import TyperException
 
 import firehose
 from firehose.cli import classic, data, experiments, models, runs
-from firehose.cli.app import app, show
-from firehose.errors import FirehoseError, Stopped
+from firehose.cli.app import TRACEBACK, app, show
+from firehose.errors import FirehoseError, Stopped, visible_lines
+from firehose.interrupts import end_with_parent, interrupt_when_terminated, status
 
 __all__ = ["classic", "data", "experiments", "main", "models", "runs"]
 
-STOPPED = 130  # what typer, as a shell, makes of Ctrl-C
+INTERRUPTED = 130  # what typer returns after a KeyboardInterrupt
+BROKEN_PIPE = 141  # as if SIGPIPE had ended us
 
 
 @app.callback(invoke_without_command=True)
@@ -30,27 +35,59 @@ def _options(
 
 def main() -> None:
     """Run a command. What the user can mend is one sentence on stderr, and status 1 or 2."""
+    interrupt_when_terminated()
+    end_with_parent()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale may lack a character, a name may, too
+            stream.reconfigure(errors="replace")
     try:
-        status = app(standalone_mode=False)
+        _refuse_odd_names(sys.argv[1:])
+        code = app(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except Stopped as stopped:
-        _fail(str(stopped), STOPPED)
+        _fail(str(stopped), status())
     except FirehoseError as error:
-        _fail(str(error), 1)
+        if os.environ.get(TRACEBACK):
+            raise
+        _fail("\n".join([str(error), *_lines_behind(error)]), 1)
     except TyperException as error:
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context else ""
         sentence = error.format_message() if hasattr(error, "format_message") else str(error)
         _fail(f"{sentence.rstrip('.')}{where}.", 2)
+    except BrokenPipeError:
+        os._exit(BROKEN_PIPE)
+    except OSError as error:
+        from firehose.faults import told
+
+        _fail(told(error, "the output") or str(error), 1)
     except KeyboardInterrupt:
-        status = STOPPED
-    if status == STOPPED:
-        _fail("Stopped; nothing was written.", STOPPED)
-    sys.exit(status)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _fail("Stopped; the same command begins again.", status())
+    sys.exit(code)
 
 
-def _fail(sentence: str, status: int) -> NoReturn:
-    typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(sentence, err=True)
-    sys.stdout.flush()
+def _lines_behind(error: FirehoseError) -> list[str]:
+    """The lines of a file of the user's that could not be loaded."""
+    from firehose.faults import own_lines  # not before it is needed: that takes time
+
+    return own_lines(error.__cause__) if error.__cause__ else []
+
+
+def _refuse_odd_names(arguments: Sequence[str]) -> None:
+    """Refuse arguments that are not UTF-8: neither settings nor pages can name such files."""
+    for argument in arguments:
+        if argument.encode(errors="replace") != argument.encode(errors="surrogateescape"):
+            raise FirehoseError(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.")
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # nobody may be listening any more
+        typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+        typer.echo(visible_lines(sentence), err=True)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     # Not sys.exit: the threads of an engine that was stopped midway must not have a last word.
-    os._exit(status)
+    os._exit(code)

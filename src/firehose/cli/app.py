@@ -1,12 +1,49 @@
 """What the commands share: the program, options that several have, and how they print."""
 
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
 
-app = typer.Typer(
+from firehose.errors import FirehoseError
+
+TRACEBACK = "FIREHOSE_TRACEBACK"  # if set, whatever goes wrong shows where
+PLACES = ("out", "run", "path", "corpus", "model", "source")  # what a command is at work on
+
+
+class Command(TyperCommand):
+    """A command that says in a sentence what the system, or a user's own code, did not do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Carry it out; only a defect of ours is raised as it is."""
+        try:
+            return super().invoke(ctx)
+        except (FirehoseError, BrokenPipeError):
+            raise
+        except Exception as error:
+            from firehose.faults import told  # not before it is needed: that takes time
+
+            where = next((ctx.params[name] for name in PLACES if ctx.params.get(name)), "")
+            sentence = None if os.environ.get(TRACEBACK) else told(error, where)
+            if sentence is None:
+                raise
+            raise FirehoseError(sentence) from None
+
+
+class App(typer.Typer):
+    """Commands that fail in sentences."""
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[..., Any]:
+        """Make a function a command."""
+        return super().command(name, cls=Command, **more)
+
+
+app = App(
     help="Personalized online language learning: one language model per user, from a stream "
     "of posts, without forgetting.\n\nStart with `firehose demo --out demo`.",
     pretty_exceptions_enable=False,
@@ -27,7 +64,7 @@ Moved = Annotated[
 Trust = Annotated[
     bool, Option("--trust", help="Run the code that files name, and remember it as yours.")
 ]
-Seeds = Annotated[int, Option(min=1, help="How many seeds each run is done with.")]
+Seeds = Annotated[int, Option(min=1, max=1_000, help="How many seeds each run is done with.")]
 Jobs = Annotated[
     int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")
 ]
@@ -49,8 +86,28 @@ def show(*things: Any) -> None:
     """Print texts and tables, as wide as they are."""
     from rich.console import Console
 
+    from firehose.errors import visible_lines
     from firehose.report.tables import Table, terminal
 
+    if sys.stdout is None:  # it was closed before we began
+        return
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    for thing in things:
-        console.print(terminal(thing) if isinstance(thing, Table) else thing)
+    with console.capture() as captured:  # rich would end the program where nobody reads
+        for thing in things:
+            is_table = isinstance(thing, Table)
+            console.print(terminal(thing) if is_table else visible_lines(str(thing)))
+    try:
+        sys.stdout.write(captured.get())
+        sys.stdout.flush()
+    except BrokenPipeError:  # as after `| head -1`; the work is still to be done
+        quiet()
+    except OSError as error:
+        error.filename = "The output"
+        raise
+
+
+def quiet() -> None:
+    """Let what is printed from now on go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from firehose.cli.app import Assignments, Jobs, ReuseOlder, Seeds, app, show
+from firehose.cli.app import App, Assignments, Jobs, ReuseOlder, Seeds, app, show
 
-classic = Typer(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
+classic = App(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
 app.add_typer(classic, name="classic")
 
 DATA = Path("classic-data")

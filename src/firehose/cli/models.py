@@ -20,7 +20,7 @@ def evaluate(
     others: Annotated[
         int, Option(min=0, help="How many other users each post is also scored as.")
     ] = 5,
-    seed: Annotated[int, Option(help="The seed that chooses those users.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed that chooses those users.")] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, or cuda:N.")] = "auto",
     out: Annotated[Path | None, Option(help="A Parquet file for the values of each user.")] = None,
 ) -> None:
@@ -62,7 +62,7 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     top_k: Annotated[int, Option(min=0, help="Draw from the k likeliest pieces; 0: all.")] = 0,
     top_p: Annotated[float, Option(help="Draw from the likeliest pieces with this share.")] = 1.0,
     beam: Annotated[int, Option(min=1, help="The width of a beam search; 1: no search.")] = 1,
-    count: Annotated[int, Option(min=1, help="How many texts to write.")] = 1,
+    count: Annotated[int, Option(min=1, max=100_000, help="How many texts to write.")] = 1,
     seed: Annotated[int, Option(min=0, help="The same seed gives the same texts.")] = 0,
 ) -> None:
     """Write posts as a user would go on from a prompt.
@@ -83,7 +83,7 @@ def suggest(
     model: ModelPath,
     prompt: Prompt,
     user: User = None,
-    k: Annotated[int, Option("-k", min=1, help="How many words to show.")] = 5,
+    k: Annotated[int, Option("-k", min=1, max=1_000, help="How many words to show.")] = 5,
 ) -> None:
     """Show the most probable next words of a user, with their probabilities.
 

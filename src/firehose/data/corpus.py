@@ -209,7 +209,9 @@ class Corpus:
         try:
             # np.load refuses pickles unless they are allowed.
             split = Split(name, **{path.stem: np.load(path, mmap_mode="r") for path in paths})
-        except (ValueError, TypeError, OSError):
+        except (ValueError, TypeError, OSError) as error:
+            if getattr(error, "errno", None):  # the system's fault, not the file's
+                raise
             raise self._damaged(f"the columns of {name} cannot be read") from None
         posts = self.manifest.posts[name]
         lengths = {len(column) for column in (split.user, split.time, split.words, split.key)}
@@ -275,7 +277,7 @@ def _read_manifest(path: Path) -> Manifest:
             )
         seal = body.pop("seal")
         manifest = Manifest.model_validate(body)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise FirehoseError(f"{file} is not the manifest of a corpus; prepare it again.") from None
     if seal != seal_of(body):
         raise FirehoseError(f"{path} is damaged: manifest.json was altered; prepare it again.")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from firehose.errors import FirehoseError
+from firehose.faults import told
 
 Task = dict[str, Any]  # values that JSON can hold
 Work = Callable[[Task], Task]
@@ -60,7 +61,9 @@ def _answer(work: Work, row: str) -> str:
         return json.dumps({"result": work(json.loads(row))})
     except FirehoseError as error:
         return json.dumps({"error": str(error)})
-    except Exception:
+    except Exception as error:
+        if sentence := told(error):
+            return json.dumps({"error": sentence})
         return json.dumps({"defect": traceback.format_exc()})
 
 

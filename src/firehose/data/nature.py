@@ -49,8 +49,8 @@ class Nature(Source):
 
     kind: Literal["nature"] = "nature"
     seed: int = Field(default=0, ge=0)
-    users: int = Field(default=300, ge=2)
-    posts: int = Field(default=30_000, ge=2)  # raw posts of all users together
+    users: int = Field(default=300, ge=2, le=10**8)
+    posts: int = Field(default=30_000, ge=2, le=10**11)  # raw posts of all users together
     start: datetime.date = datetime.date(2013, 1, 1)
     years: float = Field(default=5.0, gt=0, le=100)
     topics: int = Field(default=12, ge=1, le=100)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, Texts, merge, nearest, overrides, read_toml
+from firehose.config import Section, Texts, merge, nearest, overrides, read_toml, together
 from firehose.data.sources import BUILT_IN, SOURCES, Source, recognise
 from firehose.errors import FirehoseError
 
@@ -90,7 +90,7 @@ def make_plan(
     values = read_toml(Path(config), trust) if config else {}
     assigned = overrides(assignments)
     known = _table(values.pop("source", None))
-    asked = merge(_table(assigned.pop("source", None)), _table(source))
+    asked = together(_table(assigned.pop("source", None)), _table(source))
     if paths:
         asked["paths"] = [str(path) for path in paths]
     kind = asked.get("kind") or (
@@ -100,7 +100,7 @@ def make_plan(
         known = {}  # the file describes a source of another kind, which has other settings
     table = merge(known, asked) | {"kind": kind or recognise(())}
     origin = str(config) if config else "the configuration"
-    return Plan.of(merge(merge(values, assigned), tables) | {"source": table}, origin)
+    return Plan.of(merge(values, together(assigned, tables)) | {"source": table}, origin)
 
 
 def _table(source: Any) -> dict[str, Any]:

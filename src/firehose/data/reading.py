@@ -8,8 +8,7 @@ them are held out) can be decided within that part, in memory that does not grow
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,12 @@ from firehose.data.clean import mend
 from firehose.data.engine import Task
 from firehose.data.post import Post
 from firehose.data.sources import Source
-from firehose.errors import FirehoseError
+from firehose.errors import FirehoseError, visible
 
 PARTS = 64
 PART = 500_000  # posts above which a part is divided
-ROWS = 32_768  # posts held in memory while reading
+ROWS = 32_768  # posts held in memory while reading,
+CHARACTERS = 1 << 24  # or fewer, if their texts have so many characters
 COLUMNS = pa.schema({  # the fields of a post, in their order
     "user": pa.string(),
     "text": pa.large_string(),  # the 32-bit offsets of pa.string() end at 2 GB
@@ -51,19 +51,33 @@ def read_shard(source: Source, folder: Path, max_characters: int, strict: bool, 
                 yield record._replace(text=record.text[: max_characters + 1]) if is_long else record
                 continue
             if strict and not record.expected:
-                raise FirehoseError(f"{record.where}: {record.reason} (--strict stops here).")
+                where = visible(record.where)
+                raise FirehoseError(f"{where}: {record.reason} (--strict stops here).")
             skipped[record.reason] += 1
             if not record.expected:
-                examples.setdefault(record.reason, record.where)
+                examples.setdefault(record.reason, visible(record.where))
 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, COLUMNS) as writer:
-        stream = posts()
-        while block := list(islice(stream, ROWS)):
+        for block in _blocks(posts()):
             for part, batch in _by_part(block):
                 batches.append((part, len(batch)))
                 writer.write_batch(batch)
     told = {"number": task["number"], "batches": batches}
     return told | {"skipped": skipped, "examples": examples}
+
+
+def _blocks(posts: Iterable[Post]) -> Iterator[list[Post]]:
+    """The posts in lists that fit into memory."""
+    block: list[Post] = []
+    room = CHARACTERS
+    for post in posts:
+        block.append(post)
+        room -= len(post.text)
+        if len(block) == ROWS or room <= 0:
+            yield block
+            block, room = [], CHARACTERS
+    if block:
+        yield block
 
 
 def parts(shards: Sequence[Task]) -> list[Task]:

@@ -25,11 +25,11 @@ from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job
 from firehose.game.assembly import make_model, open_any, open_stream
 from firehose.game.evaluate import OTHERS
+from firehose.game.limits import buffer_bytes
 from firehose.game.playing import POINTS
 from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
 from firehose.game.settings import Settings, make_settings
 from firehose.optim.rule import RULES
-from firehose.plugins import Choice
 from firehose.progress import track
 from firehose.report.words import duration
 
@@ -116,29 +116,24 @@ def _game(job: Job) -> tuple[int, int, int]:
     if isinstance(corpus, Corpus):
         posts, users = corpus.manifest.posts, corpus.manifest.users
         rounds = len(open_stream(corpus, job.settings))
-        width = 2 * job.settings.model.max_tokens + 18
+        room = buffer_bytes(job.settings, users, posts["train"])
         looked_at = sum(posts[split] for split in ("train", "validation", "test")) + BUCKETS * EACH
     else:
-        rounds, looked_at, users, width = _size_with_pictures(corpus.path, corpus.plan, play.posts)
+        sizes = _size_with_pictures(corpus.path, corpus.plan, play.posts)
+        rounds, looked_at, tasks, pictures, width = sizes
+        room = buffer_bytes(job.settings, tasks, pictures, width)
     candidates = rounds * (play.steps + 1) * getattr(play.optimizer, "validation_batch", 0)
-    buffers = [play.memory, getattr(play.optimizer, "validation", None)]
-    room = sum(_limit(each, users) for each in buffers if each is not None) * width
-    return rounds * play.steps, candidates + looked_at, room
+    return rounds * play.steps, candidates + looked_at, sum(room.values())
 
 
 @cache  # the same for every method and seed, and the pictures themselves are not kept
-def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> tuple[int, int, int, int]:
-    """Rounds, pictures that are scored, tasks, and bytes of a picture in a buffer."""
+def _size_with_pictures(path: Path, plan: PicturePlan, posts: int) -> tuple[int, ...]:
+    """Rounds, pictures that are scored, tasks, pictures, and bytes of a picture in a buffer."""
     corpus = PictureCorpus(path, plan)
     tasks, test = len(corpus.task_sizes), sum(map(len, corpus.tasks.test))
     looked_at = sum(corpus.task_sizes) + (POINTS + tasks) * test
-    return len(corpus.stream(posts)), looked_at, tasks, corpus.tasks.pixels + 17
-
-
-def _limit(settings: Choice, users: int) -> int:
-    """The posts of a full buffer."""
-    per_user, posts = (getattr(settings, name, None) for name in ("per_user", "posts"))
-    return int(posts if posts is not None else (per_user or 0) * users)
+    pictures = sum(corpus.task_sizes)
+    return len(corpus.stream(posts)), looked_at, tasks, pictures, corpus.tasks.pixels + 17
 
 
 def _measured(path: str, settings: Settings, step_size: int) -> Pace:

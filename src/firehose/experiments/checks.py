@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from firehose.config import nearest
+from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
 from firehose.experiments.claims import fits
@@ -11,6 +12,7 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.naming import label
 from firehose.experiments.recipe import Experiment
 from firehose.experiments.tables import place
+from firehose.game import limits
 
 
 def refuse_unclear(experiment: Experiment, jobs: Sequence[Job]) -> None:
@@ -45,6 +47,13 @@ def refuse_missing(jobs: Sequence[Job]) -> None:
     pictures = [corpus for corpus in corpora if isinstance(corpus, PictureCorpus)]
     for corpus in {corpus.data_name: corpus for corpus in pictures}.values():
         corpus.check()
+
+
+def refuse_too_large(jobs: Sequence[Job]) -> None:
+    """Refuse runs that this machine has no memory for, before the first is begun."""
+    for job in jobs:
+        if isinstance(job.corpus, Corpus) and not job.is_done:
+            limits.refuse_too_large(job.kind, job.settings, job.corpus)
 
 
 def _refuse_unknown(experiment: Experiment, settings: list[str]) -> None:

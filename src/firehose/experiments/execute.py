@@ -12,13 +12,12 @@ from typing import NamedTuple
 from firehose.errors import Stopped
 from firehose.experiments.jobs import Job
 from firehose.game.run import read_progress
-from firehose.interrupts import Request, stop_requests
+from firehose.interrupts import BOUND, PATIENCE, Request, stop_requests
 from firehose.machine import cores, gpus
 from firehose.progress import measure, say
 from firehose.storage.files import write_whole
 
 LOOK = 0.5  # seconds between two looks at the processes
-PATIENCE = 120  # seconds that a process has to write its checkpoint when all is to stop
 
 
 class Slot(NamedTuple):
@@ -29,7 +28,8 @@ class Slot(NamedTuple):
 
     def environment(self, job: Job) -> dict[str, str]:
         """Of a job that is done with it; one that names its GPU finds all of them."""
-        mine = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads))}
+        threads = os.environ.get("OMP_NUM_THREADS", str(self.threads))
+        mine = {"OMP_NUM_THREADS": threads, BOUND: "1"}
         if self.gpu is not None and job.settings.compute.device in ("auto", "cuda"):
             mine["CUDA_VISIBLE_DEVICES"] = self.gpu
         return os.environ | mine
@@ -51,7 +51,7 @@ class Working:
             self.said = log.tell()  # bytes of its log before it was started
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "firehose", *job.left()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # closed when we end, however we end: then it ends, too
                 stdout=log,
                 stderr=log,
                 env=slot.environment(job),
@@ -61,6 +61,15 @@ class Working:
     def is_beaten(self) -> bool:
         """Whether it failed because another process is at the same job, or has done it."""
         return self.process.returncode != 0 and (self.job.is_held or self.job.is_done)
+
+    def end(self) -> None:
+        """Wait until it has written its checkpoint and ended; not for ever."""
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        if self.process.stdin:
+            self.process.stdin.close()
 
     def last_words(self) -> str:
         """The error it ended with."""
@@ -82,7 +91,7 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
         say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already.")
     failed: dict[str, str] = {}
     working: list[Working] = []
-    idle, total = slots(at_once), len(waiting)
+    idle, total = slots(min(at_once, max(len(waiting), 1))), len(waiting)
     with measure(total, "runs") as show, _told_to_stop(working) as request:
         while waiting or working:
             for job in list(waiting):
@@ -100,6 +109,7 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
                 raise Stopped("Stopped; the same command goes on from there.")
             for each in [each for each in working if each.process.poll() is not None]:
                 working.remove(each)
+                each.end()
                 idle.append(each.slot)
                 if each.is_beaten():
                     waiting.append(each.job)
@@ -134,7 +144,4 @@ def _told_to_stop(working: list[Working]) -> Iterator[Request]:
             for each in working:
                 each.process.terminate()
             for each in working:
-                try:
-                    each.process.wait(PATIENCE)
-                except subprocess.TimeoutExpired:
-                    each.process.kill()
+                each.end()

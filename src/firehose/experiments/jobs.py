@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from firehose.config import flattened, merge, nested, read_recipe
+from firehose.config import flattened, merge, nested, read_recipe, together
 from firehose.data.corpus import Corpus, open_corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.errors import FirehoseError
@@ -185,11 +185,11 @@ def make_jobs(
 
     def settings_of(combination: Mapping[str, Any]) -> Settings:
         """The settings of the scale, but for some that are given by their dotted names."""
-        values = dict(base)
-        for name, value in combination.items():
-            known = posts().manifest.users if value == USERS else value
-            values = merge(values, nested(name, known))
-        return Settings.of(values, origin)
+        known = (
+            nested(name, posts().manifest.users if value == USERS else value)
+            for name, value in sorted(combination.items(), key=lambda item: item[0].count("."))
+        )
+        return Settings.of(merge(base, together(*known)), origin)
 
     jobs = []
     for runs in experiment.runs:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from firehose.config import RECIPES, Section, Texts, read_toml, refuse_unknown
+from firehose.config import RECIPES, Section, Texts, listed, read_toml, refuse_unknown
 from firehose.errors import FirehoseError
 
 HOME = RECIPES / "experiments"
@@ -87,7 +87,7 @@ class TablePlan(Section):
     title: str = ""
     rows: Annotated[Texts, Field(min_length=1)]
     columns: Texts = ()
-    measures: Annotated[tuple[Shown, ...], Field(min_length=1)] = ("test",)
+    measures: Annotated[tuple[Shown, ...], BeforeValidator(listed), Field(min_length=1)] = ("test",)
     published: dict[str, Any] = Field(default={})  # by row, column and measure
     also: tuple[Further, ...] = ()  # more tables of the same runs
 

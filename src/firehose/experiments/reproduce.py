@@ -8,7 +8,7 @@ from typing import NamedTuple
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.calibrate import Estimate, estimate
-from firehose.experiments.checks import refuse_missing, refuse_unclear
+from firehose.experiments.checks import refuse_missing, refuse_too_large, refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
 from firehose.experiments.recipe import Experiment, known, read_experiments
@@ -74,6 +74,7 @@ def make_schedule(
             "done again; --reuse-older takes them as they are, and marks them."
         )
     refuse_missing(every)
+    refuse_too_large(every)
     title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
     return Schedule(Path(out) / title, parts, every)
 

@@ -11,6 +11,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.data.stream import BatchStream
 from firehose.game import round as rounds
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.round import Round
 from firehose.game.settings import Playing, Settings
 from firehose.methods.buffers import BUFFERS
@@ -19,7 +20,7 @@ from firehose.methods.optimizers import OPTIMIZERS
 from firehose.methods.step import Setup
 from firehose.models.model import Model
 from firehose.models.perceptron import Perceptron
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.rule import RULES
 
 PARTS = ("model", "rule", "learner", "optimizer", "memory")  # of a game, with a state each
@@ -111,5 +112,9 @@ def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:
 
 def make_game(corpus: AnyCorpus, settings: Settings, start: str | Path | None = None) -> Game:
     """Make a game; the model at ``start``, if any, gives its sizes and shared weights."""
-    sizes = corpus.task_sizes if isinstance(corpus, PictureCorpus) else ()
-    return Game(make_model(corpus, settings, start), settings.play, sizes)
+    refuse_endless(len(open_stream(corpus, settings)) * settings.play.steps)
+    if isinstance(corpus, PictureCorpus):
+        return Game(make_model(corpus, settings), settings.play, corpus.task_sizes)
+    sizes = sizes_of(settings.model, start)
+    refuse_too_large("play", settings.model_copy(update={"model": sizes}), corpus)
+    return Game(make_model(corpus, settings, start), settings.play)

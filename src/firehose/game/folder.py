@@ -235,7 +235,7 @@ def read_run(folder: Path) -> RunCard:
                 "Firehose that made it."
             )
         return RunCard.model_validate(body)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
 
 

@@ -19,6 +19,8 @@ else before ``result.json``.
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +148,7 @@ def resume(
     folder = Path(run)
     read_run(folder)  # or a sentence, before anything is made in a folder that is no run
     checkpoints = checkpoints_of(folder)
-    with checkpoints.held():
+    with checkpoints.held(), _kept(folder):
         _refuse_over(folder)
         work = make_work(_told_what_differs(open_run(folder, corpus, trust)))
         if previous:
@@ -211,14 +213,15 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
         _go_back(work, checkpoints)
         say(f"Going on after {work.unit} {work.done:,}.")
     work.run.card.write(folder)  # it may say that another version of the code goes on
-    try:
-        _advance(work, checkpoints)
-    except (NotFinite, Broken) as error:
-        good = max(work.done - isinstance(error, Broken), 0)
-        raise _rescue(make_work(work.run), checkpoints, good) from None
-    result = work.finish()
-    result.write(folder)
-    return result
+    with _kept(folder):
+        try:
+            _advance(work, checkpoints)
+        except (NotFinite, Broken) as error:
+            good = max(work.done - isinstance(error, Broken), 0)
+            raise _rescue(make_work(work.run), checkpoints, good) from None
+        result = work.finish()
+        result.write(folder)
+        return result
 
 
 def _go_back(work: Work, checkpoints: Checkpoints) -> None:
@@ -230,6 +233,17 @@ def _go_back(work: Work, checkpoints: Checkpoints) -> None:
         )
     checkpoints.drop_newer(found)
     work.restore(found.state, found.logs)
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Say, where a run is interrupted before or after its units, that it can still go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Stopped; `firehose resume {folder}` goes on from the last checkpoint."
+        ) from None
 
 
 def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> None:
@@ -288,5 +302,5 @@ def read_progress(folder: Path) -> float:
     try:
         found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         return float(found["done"] / max(found["total"], 1))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0.0

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown
+from firehose.config import Section, merge, overrides, read_recipe, refuse_unknown, together
 from firehose.data.pictures.corpus import PicturePlan
 from firehose.data.pictures.tasks import BENCHMARKS
 from firehose.methods.buffers import BUFFERS, BufferChoice
@@ -48,7 +48,8 @@ class Playing(Section):
     memory: BufferChoice = Field(default_factory=lambda: BUFFERS.settings({"per_user": 5}))
     steps: int = Field(default=5, ge=1)  # the most gradient steps of a round: the paper's K
     posts: int = Field(default=256, ge=1)  # of a round
-    hours: float | None = Field(default=None, gt=0)  # if given, those of a round instead of posts
+    # If given, those of a round instead of posts; a thousand years are the most.
+    hours: float | None = Field(default=None, gt=0, le=8_766_000)
     step_size: int = Field(default=128, ge=2)  # posts of a step, the same for every learner
     seed: int = Field(default=0, ge=0)
 
@@ -107,8 +108,10 @@ def make_settings(
 ) -> Settings:
     """Settings from a recipe (a name or a TOML file), ``a.b=value`` assignments, and tables.
 
-    Each overrides what comes before it. With ``trust``, code that the recipe names is run as if it
-    were named here.
+    Each overrides what comes before it. What a recipe says of a kind that is not chosen is set
+    aside; assignments and tables must be known to the kinds that are. With ``trust``, code that
+    the recipe names is run as if it were named here.
     """
-    values = merge(read_recipe(recipe, trust) if recipe else {}, overrides(assignments))
-    return Settings.of(merge(values, tables), str(recipe or "the settings"))
+    given = together(overrides(assignments), tables)
+    values = merge(read_recipe(recipe, trust) if recipe else {}, given)
+    return Settings.of(values, str(recipe or "the settings"))

@@ -14,10 +14,11 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Run
+from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, write_costs
 from firehose.game.settings import Training
-from firehose.models.store import from_pretrained
+from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.progress import say
@@ -38,6 +39,9 @@ class Fit:
         if not isinstance(run.corpus, Corpus):
             raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
         training: Training = getattr(run.settings, run.card.kind)
+        sizes = sizes_of(run.settings.model, run.start)
+        settings = run.settings.model_copy(update={"model": sizes})
+        refuse_too_large(run.card.kind, settings, run.corpus)
         model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
         self.model = model.move_to(run.settings.compute.find_device())
@@ -47,6 +51,7 @@ class Fit:
         self.adam = Adam(rule, self.model)
         self.steps_per_epoch = math.ceil(len(self.posts) / training.posts)
         self.total = self.steps_per_epoch * training.epochs
+        refuse_endless(self.total)
         self.losses: list[float] = []  # of this epoch
         self.tokens = 0
         self.seconds = 0.0

@@ -5,17 +5,19 @@ gradient is written by hand, and all weights are one vector, so that a step is o
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from firehose.batch import Batch
 from firehose.config import Section
 from firehose.models.model import Paid
+from firehose.models.sizes import FLOAT, refuse_beyond_memory
 from firehose.optim.gradient import Gradient
 
 Start = Literal["xavier", "torch"]  # how weights are drawn; torch: as nn.Linear does
@@ -40,7 +42,7 @@ class PixelScale(NamedTuple):
 class PerceptronPlan(Section):
     """How a perceptron sees pictures, and how it starts."""
 
-    hidden: tuple[int, ...] = (100, 100)  # units of each hidden layer
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (100, 100)  # units of each hidden layer
     pixels: Literal["share", "standard"] = "share"  # of 255; or with mean 0 and deviation 1
     weights: Start = "xavier"
 
@@ -62,6 +64,8 @@ class Perceptron(nn.Module):
         self.sizes = [pixels, *hidden, classes]
         pairs = zip(self.sizes[:-1], self.sizes[1:], strict=True)
         self.parts = [size for below, above in pairs for size in (below * above, above)]
+        needed = {"A perceptron of this size": FLOAT * sum(self.parts)}
+        refuse_beyond_memory(needed, "choose smaller layers in perceptron.hidden")
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
         self.layers = self._by_layer(self.weights.detach())  # views that autograd does not record
         generator = torch.Generator().manual_seed(seed)

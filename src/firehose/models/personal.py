@@ -17,6 +17,7 @@ from firehose.models.attention import Grid
 from firehose.models.device import Device
 from firehose.models.dropout import Dropout, Random
 from firehose.models.model import Paid, differentiate
+from firehose.models.sizes import FLOAT, count_weights, refuse_beyond_memory
 from firehose.models.softmax import nats, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Users, UserVectors
@@ -70,6 +71,8 @@ class Personal(nn.Module):
 
     def __init__(self, plan: ModelPlan, pieces: int, seed: int = 0) -> None:
         super().__init__()
+        needed = {"A model of this shape": FLOAT * count_weights(plan, pieces)}
+        refuse_beyond_memory(needed, "choose smaller sizes in model.shape")
         self.plan = plan
         self.max_tokens = plan.max_tokens  # of a post that are trained on
         self.is_personal = plan.architecture != "agnostic"  # whether users make a difference

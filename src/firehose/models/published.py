@@ -134,6 +134,14 @@ def _content(path: str | Path) -> bytes:
         raise FirehoseError(f"Cannot read {path}: {error.strerror}.") from None
 
 
+def _names(path: str | Path) -> list[str]:
+    """The lines of a file of names."""
+    try:
+        return _content(path).decode().splitlines()
+    except UnicodeDecodeError:
+        raise FirehoseError(f"{path} is not a text in UTF-8; give one name a line.") from None
+
+
 def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -> ModelPlan:
     """The plan of the model that released weights are of.
 
@@ -199,5 +207,5 @@ def convert(
         return
     if vocabulary is None:
         raise FirehoseError(f"{source} has no vocabulary of its own; name it with --vocab-model.")
-    names = None if users is None else _content(users).decode().splitlines()
+    names = None if users is None else _names(users)
     save(from_release(source, Vocabulary.load(vocabulary), architecture, names), out, replace)

@@ -192,6 +192,14 @@ def _refuse_wrong_sizes(
             )
 
 
+def sizes_of(plan: ModelPlan, start: str | Path | None) -> ModelPlan:
+    """The plan with the sizes of the pretrained model at ``start``, if any."""
+    if not start:
+        return plan
+    own = read_card(find_model(Path(start))).model
+    return plan.model_copy(update={"shape": own.shape, "max_tokens": own.max_tokens})
+
+
 def from_pretrained(
     plan: ModelPlan, corpus: Corpus, start: str | Path | None, seed: int
 ) -> Personal:
@@ -199,8 +207,7 @@ def from_pretrained(
     if not start:
         return Personal(plan, corpus.vocabulary.size, seed)
     pretrained = load(start, corpus).model
-    sizes = {"shape": pretrained.plan.shape, "max_tokens": pretrained.plan.max_tokens}
-    model = Personal(plan.model_copy(update=sizes), corpus.vocabulary.size, seed)
+    model = Personal(sizes_of(plan, start), corpus.vocabulary.size, seed)
     model.shared.load_state_dict(pretrained.shared.state_dict())
     return model
 

@@ -12,6 +12,7 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from firehose.errors import visible
 from firehose.storage.files import write_whole
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def terminal(table: Table) -> "rich.table.Table":
             return Text(plain(cell), style="italic dim")
         if isinstance(cell, Beside):
             return Text.assemble(f"{cell.text} ", (f"({cell.published}{MARK})", "italic dim"))
-        return Text(cell + " " * mixed)
+        return Text(visible(cell) + " " * mixed)
 
     mixed = any(isinstance(cell, Published) for row in table.rows for cell in row)
     drawn = Terminal(title=Text(table.caption) if table.caption else None, box=SIMPLE_HEAD)

@@ -34,6 +34,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def size(count: int) -> str:
+    """3.1 TB: bytes, in the unit that leaves one to three digits before the point."""
+    number, units = float(count), ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"]
+    while number >= 999.5 and len(units) > 1:
+        number, units = number / 1000, units[1:]
+    return f"{number:,.3g} {units[0]}" if number < 999.5 else f"{number:,.0f} {units[0]}"
+
+
 def many(count: int, what: str) -> str:
     """“1 post”, “2 posts”."""
     return f"{count:,} {what}" + "s" * (count != 1)

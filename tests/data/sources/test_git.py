@@ -414,3 +414,16 @@ def test_wrong_values(values: dict[str, str], message: str) -> None:
     # Section.read, which Source.read hides.
     with pytest.raises(ValidationError, match=re.escape(message)):
         Git.model_validate(values)
+
+
+def test_a_message_that_would_fill_the_memory_is_skipped(tmp_path: Path) -> None:
+    made = Repository(tmp_path / "a")
+    first = made.commit("before")
+    long = made.commit("x" * (5 << 20))
+    last = made.commit("after")
+    found = read(Git(paths=(str(made.path),)))
+    assert [one.id if isinstance(one, Post) else one for one in found] == [
+        last,
+        Skip("too long", f"{made.path} {long}"),
+        first,
+    ]

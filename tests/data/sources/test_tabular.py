@@ -361,7 +361,9 @@ def test_corrupt_parquet_is_skipped(tmp_path: Path) -> None:
     whole = bytearray(table(POSTS * 1_000, "parquet"))
     whole[4:400] = b"\xff" * 396  # the pages, not the footer
     write(path, bytes(whole))
-    assert read(path)[-1] == Skip("truncated or corrupt file", str(path))
+    found = read(path)
+    assert len(found) == 4_000  # the footer tells how many rows are lost
+    assert found[-1] == Skip("damaged row group", f"{path}:row 4000")
 
 
 def test_parquet_shards_cover_each_row_once(
@@ -456,13 +458,3 @@ def test_paths_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
         read(write(tmp_path / "a.txt", "text"))
     with pytest.raises(FirehoseError, match=r"source\.paths is empty"):
         read()
-
-
-def test_a_line_without_end_does_not_fill_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("firehose.data.sources.files._LONGEST_LINE", 1 << 17)
-    path = write(tmp_path / "a.jsonl", b"x" * (1 << 20))
-    found = read(path)
-    assert len(found) > 1
-    assert {skip.reason for skip in found if isinstance(skip, Skip)} == {"broken JSON"}

@@ -295,3 +295,46 @@ def test_published_lists_select_and_split(tmp_path: Path) -> None:
     ]
     with pytest.raises(FirehoseError, match=r"nope\.csv in source\.ids does not exist"):
         Twitter(paths=(str(path),), ids=(str(tmp_path / "nope.csv"),)).shards()
+
+
+def test_a_tar_that_leads_back_to_its_start_ends(tmp_path: Path) -> None:
+    path = tar(tmp_path / "a.tar", {f"{n:02}.json": grab(v1(n)) for n in (1, 2, 3)})
+    data = bytearray(path.read_bytes())
+    third = 2048
+    data[third + 124 : third + 136] = (-1536).to_bytes(12, "big", signed=True)  # its size
+    header = data[third : third + 512]
+    header[148:156] = b" " * 8
+    data[third + 148 : third + 156] = b"%06o\0 " % sum(header)
+    path.write_bytes(data)
+    posts = [Post("7", "hello", TIME, name, "en") for name in ("1", "2")]
+    assert read(path) == [*posts, Skip("truncated or corrupt archive", str(path))]
+
+
+@pytest.mark.parametrize("size", [10**6, 8**11 - 1, 2**80])
+def test_a_member_that_claims_an_absurd_size_is_damage(tmp_path: Path, size: int) -> None:
+    path = tar(tmp_path / "a.tar", {"00.json": grab(v1(1)), "01.json": grab(v1(2))})
+    data = bytearray(path.read_bytes())
+    name = tarfile.TarInfo("01.json")
+    name.size = size
+    data[1024:1536] = name.tobuf(tarfile.GNU_FORMAT)
+    path.write_bytes(data)
+    post = Post("7", "hello", TIME, "1", "en")
+    assert read(path) == [post, Skip("truncated or corrupt archive", str(path))]
+
+
+def test_zip_members_of_the_same_name_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("00.json", grab(v1(1)))
+        archive.writestr("00.json", grab(v1(2)))
+    assert [one.id for one in read(path) if isinstance(one, Post)] == ["1", "2"]
+
+
+def test_overlong_and_deep_tweets_are_counted_one_by_one(tmp_path: Path) -> None:
+    deep = b'{"id_str": "3", "text": ' + b"[" * 100_000
+    content = grab(v1(1), b"x" * (5 << 20), deep, v1(2))
+    path = tar(tmp_path / "a.tar", {"00.json.bz2": bz2.compress(content, 1)})
+    post, long, broken, last = read(path)
+    assert long == Skip("too long", f"{path}!00.json.bz2:2")
+    assert broken == Skip("broken JSON", f"{path}!00.json.bz2:3")
+    assert (post, last) == (one(v1(1), tmp_path), one(v1(2), tmp_path))

@@ -9,15 +9,21 @@ from decimal import Decimal
 from typing import Any
 
 from firehose.data.post import Post
+from firehose.data.sources.files import Line, Overlong
+
+TOO_LONG = "too long"
+MAX_NAMES = 4_096  # characters of a post's user, id and language, all together
 
 
 def json_post(
-    line: bytes, make: Callable[[dict[str, Any]], Post | str], encoding: str = "utf-8"
+    line: Line, make: Callable[[dict[str, Any]], Post | str], encoding: str = "utf-8"
 ) -> Post | str:
     """What ``make`` makes of the JSON object in a line: a post, or the reason why it is none.
 
     The reason is empty where the line is.
     """
+    if isinstance(line, Overlong):
+        return TOO_LONG
     try:
         record = json.loads(line.decode(encoding))
         return make(record) if isinstance(record, dict) else "not a JSON object"
@@ -27,9 +33,15 @@ def json_post(
         return "broken JSON" if line.strip() else ""
 
 
-def encodable(post: Post) -> Post:
-    """The post; raises a UnicodeEncodeError for half a surrogate pair, which JSON allows."""
-    f"{post.id}{post.user}{post.text}{post.language}".encode()
+def checked(post: Post) -> Post | str:
+    """The post, or why it cannot be kept: no name may fill the memory.
+
+    Raises a UnicodeEncodeError for half a surrogate pair, which JSON allows.
+    """
+    encoded = f"{post.id}{post.user}{post.text}{post.language}".encode()
+    is_long = len(encoded) > MAX_NAMES  # mostly not, and this is quick
+    if is_long and len(post.id) + len(post.user) + len(post.language or "") > MAX_NAMES:
+        return TOO_LONG
     return post
 
 

@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from firehose.errors import FirehoseError
 
+MAX_RECORD_BYTES = 1 << 22  # a file without line ends must not fill the memory
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 24  # a file without line ends must not fill the memory
 
 
 class DamagedError(Exception):
@@ -105,7 +105,7 @@ def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
 
     frames = zstandard.ZstdDecompressor(max_window_size=1 << 31)  # as Reddit's dumps need
     frame = frames.decompressobj()
-    while chunk := file.read(1 << 12):  # small, as nothing else bounds the decompressed size
+    while chunk := file.read(1 << 10):  # small, as it may stand for 32 MiB, and nothing bounds that
         while chunk:
             if frame.eof:
                 frame = frames.decompressobj()
@@ -115,14 +115,48 @@ def _unpack_zstd(file: IO[bytes]) -> Iterator[bytes]:
         raise EOFError
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines in ``chunks``, without line ends; an overlong line is yielded in several parts."""
-    rest = b""
+class Overlong:
+    """Stands for a line that is too long to be kept; ``len`` tells how long it was."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Line = bytes | Overlong
+
+
+def lines(
+    chunks: Iterable[bytes], max_bytes: int = MAX_RECORD_BYTES, end: bytes = b"\n"
+) -> Iterator[Line]:
+    """The lines in ``chunks``, without line ends; one over ``max_bytes`` is an Overlong.
+
+    The time is linear in the bytes, and no more than ``max_bytes`` and a chunk are held.
+    """
+    begun = bytearray()  # what is there of a line whose end has not come yet
+    size = 0  # of that line, of which an overlong one is not kept
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-        if len(rest) > _LONGEST_LINE:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
+        *whole, rest = chunk.split(end)
+        if whole:
+            if size:
+                size += len(whole[0])
+                if size <= max_bytes:
+                    whole[0] = bytes(begun + whole[0])
+                else:
+                    yield Overlong(size)
+                    del whole[0]
+                begun.clear()
+            if len(chunk) <= max_bytes:
+                yield from whole
+            else:
+                yield from (x if len(x) <= max_bytes else Overlong(len(x)) for x in whole)
+            size = 0
+        size += len(rest)
+        if size <= max_bytes:
+            begun += rest
+        else:
+            begun.clear()
+    if size:
+        yield bytes(begun) if size <= max_bytes else Overlong(size)

@@ -10,7 +10,9 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
 
@@ -18,6 +20,8 @@ from pydantic import Field, field_validator
 
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
+from firehose.data.sources.fields import TOO_LONG
+from firehose.data.sources.files import Overlong, lines
 from firehose.errors import FirehoseError
 
 # Six fields, each ended by NUL (-z ends the last). Names and messages cannot contain NUL, as git
@@ -121,7 +125,12 @@ class Git(Source):
         """The commits of one repository, newest first; the log is read as it comes."""
         path = shard["path"]
         known: dict[tuple[bytes, bytes], str | None] = {}
-        for sha, parents, seconds, name, email, message in _log(path, self.branch):
+        for sha, fields in _log(path, self.branch):
+            if fields is None:
+                yield Skip(TOO_LONG, f"{path} {sha}")
+                continue
+            parents, seconds, name, email, raw = fields
+            message = _decode(raw)
             if (name, email) not in known:
                 known[name, email] = self._author(_decode(name), _decode(email))
             user = known[name, email]
@@ -214,27 +223,26 @@ def _first_line(errors: IO[bytes]) -> str:
     return re.sub(r"^(?:fatal|error|warning): ", "", first).rstrip(".")
 
 
-def _log(path: str, branch: str) -> Iterator[tuple[str, bytes, bytes, bytes, bytes, str]]:
-    """Hash, parents, author time, name, e-mail and message of each commit."""
+def _log(path: str, branch: str) -> Iterator[tuple[str, Sequence[bytes] | None]]:
+    """The hash of each commit, and its parents, author time, name, e-mail and message.
+
+    These are None where one of them is too long to be read.
+    """
     with _git(path, [*_LOG, branch, "--"]) as (process, errors):
         assert process.stdout is not None
-        fields: list[bytes] = []
-        rest = b""
-        while block := process.stdout.read(_BLOCK):
-            parts = (rest + block).split(b"\0") if b"\0" in block else [rest + block]
-            rest = parts.pop()
-            fields += parts
-            whole = len(fields) - len(fields) % _FIELDS
-            for at in range(0, whole, _FIELDS):
-                sha, parents, seconds, name, email, message = fields[at : at + _FIELDS]
-                if not _HASH.fullmatch(_decode(sha)):
-                    raise FirehoseError(f"Cannot make sense of git's log of {path}: run git fsck.")
-                yield sha.decode(), parents, seconds, name, email, _decode(message)
-            del fields[:whole]
+        found = lines(iter(partial(process.stdout.read, _BLOCK), b""), end=b"\0")
+        while fields := [*islice(found, _FIELDS)]:
+            kept = [field for field in fields if not isinstance(field, Overlong)]
+            sha = _decode(kept[0]) if kept else ""
+            if len(fields) < _FIELDS:
+                break
+            if not _HASH.fullmatch(sha):
+                raise FirehoseError(f"Cannot make sense of git's log of {path}: run git fsck.")
+            yield sha, kept[1:] if len(kept) == _FIELDS else None
         if process.wait() != 0:
             reason = _first_line(errors) or f"it ended with status {process.returncode}"
             raise FirehoseError(f"Git cannot read {path}: {reason}.")
-        if fields or rest:
+        if fields:
             raise FirehoseError(f"Git's log of {path} ends in the middle: run git fsck.")
 
 

@@ -1,25 +1,36 @@
 """Posts in tables: Parquet, JSONL and CSV, plain or compressed, with any column names."""
 
-import csv
+import contextlib
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import islice, repeat
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import IO, Any, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from pydantic import Field
 
 from firehose.config import Section
 from firehose.data.clean import mend
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.fields import encodable, json_post, label, moment, sane
-from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
+from firehose.data.sources.csv_rows import MAX_FIELD, CsvRows, Row
+from firehose.data.sources.fields import TOO_LONG, checked, json_post, label, moment
+from firehose.data.sources.files import (
+    MAX_RECORD_BYTES,
+    DamagedError,
+    Line,
+    Overlong,
+    find_files,
+    holds,
+    lines,
+    open_file,
+    unpack,
+)
+from firehose.data.sources.parquet import column_names, read_rows, row_groups
 from firehose.errors import FirehoseError
 
 ROWS_PER_SHARD = 262_144  # a shard in the middle of a row group reads that from its start
@@ -44,10 +55,18 @@ class Columns(Section):
 
 
 class Tabular(Source):
-    """Tables with one post in each row; the columns for user, time and text are required."""
+    """Tables with one post in each row; the columns for user, time and text are required.
+
+    A record of more than ``max_record_bytes`` is skipped. In a CSV file, so is the first line of
+    a row that goes on over more than ``max_row_lines`` lines or ``max_row_characters`` characters:
+    a quote was not closed, and the next line is the start of another row.
+    """
 
     kind: Literal["tabular"] = "tabular"
     columns: Columns = Columns()
+    max_record_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1, le=1 << 30)
+    max_row_lines: int = Field(default=1_000, ge=1)
+    max_row_characters: int = Field(default=65_536, ge=1, le=MAX_FIELD)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -62,11 +81,11 @@ class Tabular(Source):
         shards: list[Shard] = []
         for path in find_files(self.paths, _is_table, _WANTS):
             name = str(path)
-            present = _columns(name)
+            present = self._present(name)
             if present is not None:
                 self._check(name, present)
             parquet, jsonl, _, packed = _format(name)
-            if parquet and present is not None:
+            if parquet:
                 shards += _row_ranges(name)
             elif jsonl and not packed:
                 shards += _spans(name, path.stat().st_size, BYTES_PER_SHARD)
@@ -109,56 +128,73 @@ class Tabular(Source):
             return _post([*map(record.get, names)])
 
         with open_file(path) as file:
+            stop = shard.get("stop", math.inf)
             if first:  # a line belongs to the shard it starts in
                 file.seek(first - 1)
                 while (begun := file.readline(1 << 16)) and not begun.endswith(b"\n"):
-                    pass
+                    if file.tell() >= stop:  # nothing starts here
+                        return
                 first = file.tell()
             where = f"{path}:byte " if first else f"{path}:"
             place = first
-            for number, line in enumerate(lines(unpack(file, path)), 1):
-                if place >= shard.get("stop", math.inf):
+            for number, line in enumerate(self._lines(file, path), 1):
+                if place >= stop:
                     break
-                found = json_post(line, post_of, _encoding(place))
+                found = json_post(line, post_of, "utf-8" if place else "utf-8-sig")
                 if isinstance(found, Post):
                     yield found
                 elif found:  # an empty line is no record
                     yield Skip(found, f"{where}{place if first else number}")
                 place += len(line) + 1
 
+    def _lines(self, file: IO[bytes], path: str) -> Iterator[Line]:
+        return lines(unpack(file, path), self.max_record_bytes)
+
+    def _rows(self, file: IO[bytes], path: str) -> Iterator[Row]:
+        delimiter = "\t" if (_format(path)[2] or "").lower() == "tsv" else ","
+        limits = self.max_row_lines, self.max_row_characters
+        return iter(CsvRows(self._lines(file, path), delimiter, *limits))
+
     def _read_csv(self, path: str, _: Shard) -> Iterator[Post | Skip]:
         with open_file(path) as file:
-            rows = _csv_rows(lines(unpack(file, path)), path)
+            rows = self._rows(file, path)
             header, where = _header(rows), f"{path}:"
             # Where a column is missing, its value is the None that is put behind each row.
             place = {name: index for index, name in reversed(list(enumerate(header)))}
             pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
             for number, row in rows:
-                found: Post | str = "broken CSV row"
-                if row and len(row) == len(header):
-                    found = _post(pick([*row, None]))
+                found = row if isinstance(row, str) else _post(pick([*row, None]))
                 yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
 
     def _read_parquet(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
         if "row_group" not in shard:  # its footer could not be read
             raise DamagedError
-        group, start, stop = shard["row_group"], shard["start"], shard["stop"]
-        names = self._names()
-        try:
-            with pq.ParquetFile(path) as file:
-                needed = [name for name in names if name in file.schema_arrow.names]
-                before = sum(file.metadata.row_group(g).num_rows for g in range(group))
-                first, where = 0, f"{path}:row "
-                for batch in file.iter_batches(8192, [group], needed, use_threads=False):
-                    begin = max(start - first, 0)
-                    rows = _batch_posts(batch[begin : stop - first], names)
-                    for number, found in enumerate(rows, before + first + begin + 1):
-                        yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
-                    first += len(batch)
-                    if first >= stop:
-                        break
-        except (pa.ArrowException, OSError) as error:
-            raise DamagedError from error
+        names, where = self._names(), f"{path}:row "
+        span = range(shard["start"], shard["stop"])
+        parts = read_rows(path, shard["row_group"], span, names, names[2], self.max_record_bytes)
+        numbers = iter(range(shard["before"] + span.start + 1, shard["before"] + span.stop + 1))
+        with contextlib.suppress(DamagedError):
+            for rows, clock in parts:
+                for row, number in zip(rows, numbers, strict=False):
+                    found = TOO_LONG if row is None else _post(row, clock)
+                    yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
+        yield from (Skip("damaged row group", f"{where}{number}") for number in numbers)
+
+    def _present(self, name: str) -> Sequence[str] | None:
+        """The columns of a file, or None where it is damaged or empty."""
+        parquet, jsonl, _, _ = _format(name)
+        keys: dict[str, None] = {}
+        with open_file(name) as file:
+            if parquet:
+                return column_names(name)
+            try:
+                if not jsonl:
+                    return _header(self._rows(file, name)) or None
+                for line in islice(self._lines(file, name), _SAMPLE):
+                    keys |= dict.fromkeys(_keys(line))
+            except DamagedError:
+                pass
+        return list(keys) or None
 
 
 def _is_table(name: str) -> bool:
@@ -172,110 +208,35 @@ def _format(name: str) -> tuple[str | None, ...]:
     return match.groups()
 
 
-def _columns(name: str) -> Sequence[str] | None:
-    """The columns of a file, or None where it is damaged or empty."""
-    parquet, jsonl, _, _ = _format(name)
-    if parquet:
-        open_file(name).close()  # raises an error where the file may not be read
-        try:
-            return cast(list[str], pq.read_schema(name).names)
-        except (pa.ArrowException, OSError):
-            return None
-    keys: dict[str, None] = {}
-    with open_file(name) as file:
-        try:
-            first = lines(unpack(file, name))
-            if not jsonl:
-                return _header(_csv_rows(first, name)) or None
-            for line in islice(first, _SAMPLE):
-                try:
-                    record = json.loads(line.decode("utf-8-sig"))
-                except (ValueError, RecursionError):
-                    continue  # it is counted as skipped when it is read
-                keys |= dict.fromkeys(record if isinstance(record, dict) else ())
-        except DamagedError:
-            pass
-    return list(keys) or None
+def _keys(line: Line) -> Iterable[str]:
+    """The keys of the JSON object in a line; none where that is broken, which is counted later."""
+    if isinstance(line, Overlong):
+        return ()
+    try:
+        record = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return ()
+    return record if isinstance(record, dict) else ()
+
+
+def _header(rows: Iterator[Row]) -> list[str]:
+    _, row = next(rows, (0, ""))
+    return [] if isinstance(row, str) else [mend(name.strip()) for name in row]
 
 
 def _row_ranges(path: str) -> Iterator[Shard]:
-    metadata = pq.read_metadata(path)
-    for group in range(metadata.num_row_groups):
-        for span in _spans(path, metadata.row_group(group).num_rows, ROWS_PER_SHARD):
-            yield span | {"row_group": group}
+    sizes = row_groups(path)
+    if sizes is None:
+        yield {"path": path}
+        return
+    for group, size in enumerate(sizes):
+        for span in _spans(path, size, ROWS_PER_SHARD):
+            yield span | {"row_group": group, "before": sum(sizes[:group])}
 
 
 def _spans(path: str, size: int, step: int) -> Iterator[Shard]:
     for start in range(0, size, step):
         yield {"path": path, "start": start, "stop": min(start + step, size)}
-
-
-def _batch_posts(batch: Any, names: Sequence[str]) -> Iterator[Post | str]:
-    """For each row of a Parquet batch, the post, or the reason why it is none."""
-    present = batch.schema.names
-    cells: list[Iterable[Any]] = [
-        _cells(_column(batch, name)) if name in present else repeat(None) for name in names
-    ]
-    cells[2], when = _times(_column(batch, names[2]))
-    return (_post(row, when) for row in zip(*cells, strict=False))  # repeat() is endless
-
-
-def _column(batch: Any, name: str) -> Any:
-    column = batch.column(name)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _cells(column: Any) -> list[Any]:
-    """The values of a column; if some are not UTF-8, all as bytes, to find the bad rows later."""
-    try:
-        return cast(list[Any], column.to_pylist())
-    except UnicodeDecodeError:
-        return cast(list[Any], column.cast(pa.large_binary()).to_pylist())
-
-
-def _times(column: Any) -> tuple[list[Any], Callable[[Any], int | None]]:
-    """The values of a time column, and a function that turns one into milliseconds, exactly."""
-    if pa.types.is_timestamp(column.type):  # stored in UTC, with or without a zone
-        divisor = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
-        ticks = column.cast(pa.int64()).to_pylist()
-        return ticks, lambda tick: sane(tick // divisor if divisor else tick * 1_000)
-    if pa.types.is_date32(column.type):
-        return column.cast(pa.int32()).to_pylist(), lambda day: sane(day * 86_400_000)
-    if pa.types.is_date64(column.type):
-        return column.cast(pa.int64()).to_pylist(), sane
-    return _cells(column), moment
-
-
-def _header(rows: Iterator[tuple[int, list[str] | None]]) -> list[str]:
-    _, row = next(rows, (0, None))
-    return [mend(name.strip()) for name in row or ()]
-
-
-def _csv_rows(raw_lines: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str] | None]]:
-    """The number of the first line of each row, and the row, or None where it is broken."""
-    # Bytes that are not UTF-8 become halves of surrogate pairs, which no post may contain.
-    decoded = (
-        line.decode(_encoding(number), "surrogateescape") + "\n"
-        for number, line in enumerate(raw_lines)
-    )
-    delimiter = "\t" if (_format(name)[2] or "").lower() == "tsv" else ","
-    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield number, None
-        else:
-            if row:  # an empty line is no record
-                yield number, row
-
-
-def _encoding(place: int) -> str:
-    """The encoding of a line; only at ``place`` 0, the start of a file, is a byte order mark."""
-    return "utf-8" if place else "utf-8-sig"
 
 
 _FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(
@@ -285,17 +246,19 @@ _FLAGS = dict.fromkeys(("true", "1", "1.0", "yes"), True) | dict.fromkeys(
 
 def _flag(value: Any) -> bool | None:
     """The truth value of a cell; False where it is empty, None where it cannot be read."""
-    if value is None or isinstance(value, bool):
-        return bool(value)
+    if value is None:
+        return False
     return _FLAGS.get(str(value).strip().lower())
 
 
 def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Post | str:
     """The post in a row, with cells in the order of :class:`Columns`, or why it is none."""
     identity, user, time, text, language, is_retweet, is_reply = row
-    retweet, reply = _flag(is_retweet), _flag(is_reply)
+    # The calls are for what is not already as it should be, as most is.
+    retweet = is_retweet if isinstance(is_retweet, bool) else _flag(is_retweet)
+    reply = is_reply if isinstance(is_reply, bool) else _flag(is_reply)
     try:
-        user = label(user)
+        user = user if isinstance(user, str) else label(user)
         if isinstance(text, bytes):
             text = text.decode()
         if not user:
@@ -307,10 +270,11 @@ def _post(row: Sequence[Any], when: Callable[[Any], int | None] = moment) -> Pos
             return "no time" if time in (None, "") else "unreadable time"
         if retweet is None or reply is None:
             return "unreadable yes or no"
-        name, language = label(identity), label(language) or None
+        language = label(language) or None
+        name = identity if isinstance(identity, str) else label(identity)
         if not name:
             content = f"{user}\0{milliseconds}\0{text}".encode()
             name = blake2b(content, digest_size=12).hexdigest()
-        return encodable(Post(user, text, milliseconds, name, language, retweet, reply))
+        return checked(Post(user, text, milliseconds, name, language, retweet, reply))
     except UnicodeError:
         return "not UTF-8"

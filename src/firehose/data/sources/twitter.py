@@ -17,7 +17,7 @@ from typing import Any, Literal
 from firehose.config import Texts
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
-from firehose.data.sources.fields import encodable, json_post, label, moment
+from firehose.data.sources.fields import checked, json_post, label, moment
 from firehose.data.sources.files import DamagedError, find_files, holds, lines, open_file, unpack
 from firehose.data.sources.lists import Published, list_files, published
 from firehose.errors import FirehoseError
@@ -102,7 +102,11 @@ def _tar_shards(path: str) -> list[Shard]:
         size = Path(path).stat().st_size
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
+                place = -1
                 for member in archive:
+                    if member.size < 0 or member.offset_data <= place:  # tarfile would go round
+                        raise EOFError
+                    place = member.offset_data
                     is_plain = member.isreg() and not member.issparse()
                     is_whole = member.offset_data + member.size <= size
                     if is_plain and is_whole and _TWEETS.search(member.name):
@@ -113,7 +117,7 @@ def _tar_shards(path: str) -> list[Shard]:
                 file.seek(archive.offset)
                 header = file.read(tarfile.BLOCKSIZE)
                 is_cut = not header or any(header)
-        except (tarfile.TarError, EOFError):
+        except Exception:  # TarError, EOFError, MemoryError …: a damaged header can raise anything
             is_cut = True
     return _grouped(path, members, is_cut)
 
@@ -127,7 +131,7 @@ def _zip_shards(path: str) -> list[Shard]:
                 for info in archive.infolist()
                 if _TWEETS.search(info.filename) and not stat.S_ISLNK(info.external_attr >> 16)
             ]
-    except (zipfile.BadZipFile, OSError):
+    except Exception:  # BadZipFile, OSError, struct.error …
         return _grouped(path, [], is_cut=True)
     return _grouped(path, members, is_cut=False)
 
@@ -162,17 +166,18 @@ def _members(shard: Shard) -> Iterator[tuple[str, Iterator[bytes]]]:
                 yield f"!{name}", unpack(archive.extractfile(member), name)
     else:
         with zipfile.ZipFile(path) as archive:
-            for name, _, _ in shard["members"]:
-                yield f"!{name}", _unzip(archive, name)
+            found = {info.header_offset: info for info in archive.infolist()}  # names may repeat
+            for name, offset, _ in shard["members"]:
+                yield f"!{name}", _unzip(archive, found[offset])
 
 
-def _unzip(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
     try:
-        member = archive.open(name)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:  # or encrypted
+        member = archive.open(info)
+    except Exception as error:  # damaged, encrypted, or of an unknown compression
         raise DamagedError from error
     with member:
-        yield from unpack(member, name)
+        yield from unpack(member, info.filename)
 
 
 def _listed(post: Post, lists: Published) -> Post | str:
@@ -214,7 +219,7 @@ def _tweet(tweet: dict[str, Any]) -> Post | str:
     is_retweet = get("retweeted_status") is not None or "retweeted" in kinds
     is_retweet = is_retweet or text.startswith("RT @")
     is_reply = "replied_to" in kinds or any(get(key) is not None for key in _REPLY_KEYS)
-    return encodable(Post(user, text, time, identity, language, is_retweet, is_reply))
+    return checked(Post(user, text, time, identity, language, is_retweet, is_reply))
 
 
 def _time(created: Any, identity: str) -> int | str:
