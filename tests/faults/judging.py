@@ -23,7 +23,7 @@ class Wrong(Exception):  # noqa: N818 (it is a verdict)
 
 
 def meaning(root: Path) -> Meaning:
-    """What all files below a folder say, to the bit, but for how long it took."""
+    """What all files below a folder say, to the bit, but for how long it took, and where."""
     paths = [path.relative_to(root) for path in sorted(root.rglob("*")) if path.is_file()]
     return {
         str(path): _meaning_of(root / path)
@@ -55,10 +55,12 @@ def _meaning_of(file: Path) -> Any:
 
 
 def _timeless(value: Any) -> Any:
+    """Values without the seconds that it took, and without the place where it was done."""
     if isinstance(value, list):
         return [_timeless(each) for each in value]
     if isinstance(value, dict):
-        return {key: _timeless(each) for key, each in value.items() if "seconds" not in key}
+        kept = [key for key in value if "seconds" not in key and key != "absolute"]
+        return {key: _timeless(value[key]) for key in kept}
     return value
 
 
