@@ -34,9 +34,10 @@ format: $(READY)  ## let ruff mend what it can
 bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
 	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-faults: $(READY)  ## thousands of crashes and a hundred kills, and what is left after each
+faults: $(READY)  ## broken on purpose: thousands of crashes, a hundred kills, mutated records
 	$(BIN)/python benchmarks/crashes.py
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/fuzz.py
 
 clean:  ## remove the environment and what the demo made
 	rm -rf $(VENV) $(DEMO)

@@ -28,7 +28,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # the same bits in every process
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
-from judging import Meaning, meaning
+from judging import Meaning, differences, meaning
 from small_models import TINY_MODEL
 
 STARTING, WORKING, FINISHING = "starting", "working", "finishing"
@@ -77,9 +77,9 @@ class Command(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Seconds that a command takes where nobody kills it."""
+    """Seconds that a command takes where nobody kills it: until it writes something, and then."""
 
-    start: float  # until it writes something
+    start: float
     work: float
 
 
@@ -215,7 +215,7 @@ def killed(
     """Kill a command so many times, in as many runs as that takes; returns counts and faults."""
     counts: Counter[str] = Counter()
     faults = []
-    while counts.total() - counts["runs"] - counts[SAME] - counts[OTHER] - counts[ORPHANS] < kills:
+    while kills_in(counts) < kills:
         trial = Trial(command, folder / str(counts["runs"]))
         counts["runs"] += 1
         for _ in range(chance.randint(1, AT_A_TIME)):
@@ -225,9 +225,8 @@ def killed(
         if not trial.is_done() and trial.start().wait(PATIENCE) != 0:
             faults.append(f"{command.name} is refused: {trial.last_words()}")
         elif trial.meaning() != truth:
-            found = trial.meaning()
-            names = [n for n in found.keys() | truth.keys() if found.get(n) != truth.get(n)]
-            faults.append(f"{command.name} differs in {', '.join(sorted(names))}")
+            differing = differences(trial.meaning(), truth)
+            faults.append(f"{command.name} differs in {', '.join(differing)}")
         counts[ORPHANS] += trial.end_orphans()
     counts[OTHER] = len(faults)
     counts[SAME] = counts["runs"] - len(faults)
@@ -247,6 +246,11 @@ def kill_once(trial: Trial, pace: Pace, chance: random.Random, counts: Counter[s
     except subprocess.TimeoutExpired:
         counts[trial.phase()] += 1
         trial.kill(process, alone=chance.random() < 0.5)
+
+
+def kills_in(counts: Counter[str]) -> int:
+    """All kills, whatever they interrupted."""
+    return counts[STARTING] + counts[WORKING] + counts[FINISHING]
 
 
 def line(name: str, counts: Counter[str]) -> None:
@@ -291,9 +295,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     line("all", total)
-    print(f"{sum(total[each] for each in (STARTING, WORKING, FINISHING))} kills, ", end="")
-    print(f"{time.monotonic() - begun:.0f} s")
-    print(*faults, sep="\n")
+    print(f"{kills_in(total)} kills, {time.monotonic() - begun:.0f} s", *faults, sep="\n")
     sys.exit(bool(faults))
 
 

@@ -86,6 +86,14 @@ def refuse_other(root: Path, *wanted: Meaning) -> Meaning:
     for each in wanted:
         if found == each:
             return each
-    want = wanted[-1]
-    names = sorted(n for n in found.keys() | want.keys() if found.get(n) != want.get(n))
-    raise Wrong(f"other than it should be: {', '.join(names)}")
+    raise Wrong(f"other than it should be: {', '.join(differences(found, wanted[-1]))}")
+
+
+def differences(found: Meaning, wanted: Meaning) -> list[str]:
+    """The files that are missing, too many, or mean something else."""
+    names = sorted(found.keys() | wanted.keys())
+    return [
+        name
+        for name in names
+        if name not in found or name not in wanted or found[name] != wanted[name]
+    ]
