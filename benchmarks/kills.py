@@ -39,18 +39,9 @@ PATIENCE = 300  # seconds after which a process is said to hang
 POSTS = ["--set", "source.users=12", "--set", "source.posts=900", "--vocab-size", "400"]
 BEFORE = "2014-01-01"  # earlier posts are pretrained on
 SCALE = """
-[model.shape]
-layers = 1
-d_model = 8
-heads = 2
-d_head = 4
-d_inner = 16
-[play]
-posts = 32
-step_size = 4
-[pretrain]
-epochs = 1
-posts = 32
+model.shape = { layers = 1, d_model = 8, heads = 2, d_head = 4, d_inner = 16 }
+play = { posts = 32, step_size = 4 }
+pretrain = { epochs = 1, posts = 32 }
 """
 EXPERIMENT = """
 title = "Kills"
