@@ -1,6 +1,6 @@
 """What a round costs, and what more users add to it: python benchmarks/game.py
 
-Rounds with few and many users, and of both optimizers, take turns; medians are printed.
+Rounds with few and many users, and of all optimizers, take turns; medians are printed.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from firehose.optim.adam import Adam
 
 FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
 LAPTOP = make_settings("laptop")
+OPTIMIZERS = ("online-gd", "congrad", "averaged")  # the last one around the first
 
 
 def main() -> None:
@@ -38,22 +39,24 @@ def main() -> None:
     buffers(options.rounds)
     games = {
         (optimizer, users): Table(optimizer, users)
-        for optimizer in ("online-gd", "congrad")
+        for optimizer in OPTIMIZERS
         for users in (FEW, MANY)
     }
     for number in range(options.rounds + 2):
         for table in games.values():
             table.play(np.random.default_rng(number), keep=number > 1)
-    for optimizer in ("online-gd", "congrad"):
+    for optimizer in OPTIMIZERS:
         few, many = (games[optimizer, users].seconds for users in (FEW, MANY))
         ratio = statistics.median(b / a for a, b in zip(few, many, strict=True))
         print(
             f"{optimizer}: a round at {FEW:,} users {statistics.median(few) * 1e3:.0f} ms, "
             f"at {MANY:,} users {ratio:.2f} ×"
         )
-    pairs = zip(games["online-gd", FEW].seconds, games["congrad", FEW].seconds, strict=True)
-    print(f"congrad: {statistics.median(b / a for a, b in pairs):.2f} × online-gd, same steps")
-    for optimizer in ("online-gd", "congrad"):
+    for optimizer in OPTIMIZERS[1:]:
+        pairs = zip(games["online-gd", FEW].seconds, games[optimizer, FEW].seconds, strict=True)
+        ratio = statistics.median(b / a for a, b in pairs)
+        print(f"{optimizer}: {ratio:.2f} × online-gd, same steps")
+    for optimizer in OPTIMIZERS:
         shares = games[optimizer, FEW].others
         print(f"{optimizer}: {statistics.median(shares):.1%} of a round is neither pass nor step")
     weigh(games["congrad", MANY])

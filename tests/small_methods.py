@@ -18,6 +18,7 @@ from firehose.methods.buffers import BUFFERS, Buffer
 from firehose.methods.learners import LEARNERS, Learner
 from firehose.methods.optimizers import OPTIMIZERS, Optimizer
 from firehose.methods.optimizers.congrad import ConGraD
+from firehose.methods.predictor import ModelPredictor
 from firehose.methods.step import Setup, Step
 from firehose.models.model import Model
 from firehose.optim.adam import Adam
@@ -154,7 +155,11 @@ class Parts(NamedTuple):
 
     def play(self, batches: list[Batch]) -> list[Round]:
         """All rounds of a game with these batches."""
-        return list(play(batches, *self))
+        return list(play(batches, self.predictor(), *self))
+
+    def predictor(self) -> ModelPredictor:
+        """What pays."""
+        return ModelPredictor(self.model, self.optimizer.weights)
 
     def state(self) -> dict[str, Any]:
         """The state of all parts, as a checkpoint gives it back."""

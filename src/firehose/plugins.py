@@ -104,6 +104,9 @@ class Registry(Generic[Part]):
             foreign = (settings if other else usual).keys() - section.model_fields.keys()
             known = merge(known, {n: v for n, v in settings.items() if n not in foreign})
         own = {name: value for name, value in table.items() if name != LEFTOVER}
+        if leftover and "inner" in section.model_fields:  # around another, which may have them
+            inner = own.get("inner", section.model_fields["inner"].default)
+            own |= merge({"inner": {LEFTOVER: leftover}}, {"inner": inner})
         return section.of(merge(known, own) | {"kind": kind}, f"the {self.what} {kind!r}")
 
     def make(self, settings: Choice, *parts: Any) -> Part:

@@ -146,6 +146,8 @@ def test_methods_have_one_name_and_the_paper_s_order() -> None:
     asked = ["GD a-gem", "GD mixed-replay", "GD gem", "GEM", "GD a-gem"]
     kinds = [job.settings.play.learner.kind for job in jobs_of(*asked)]
     assert kinds == ["gem", "mixed-replay", "a-gem"]
+    (averaged,) = jobs_of("Averaged mixed-replay")
+    assert "-mixed-replay-averaged-online-gd-3-steps-" in averaged.label
 
 
 def test_settings_are_changed_for_those_who_have_them() -> None:

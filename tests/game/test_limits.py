@@ -85,6 +85,12 @@ def test_a_buffer_has_no_more_room_than_there_are_posts() -> None:
     assert room("kind=fifo", "per_user=1000") == 2 * 100
     assert room("kind=stratified", "per_user=1000") == 2 * 10_000  # a row for each user
     assert buffer_bytes(make_settings(), users=10, posts=100, width=2)["validation"] == 2 * 10
+    around = make_settings(assignments=["play.optimizer.kind=averaged"])
+    assert buffer_bytes(around, users=10, posts=100, width=2)["validation"] == 0
+    around = make_settings(
+        assignments=["play.optimizer.kind=averaged", "play.optimizer.inner=congrad"]
+    )
+    assert buffer_bytes(around, users=10, posts=100, width=2)["validation"] == 2 * 10
 
 
 @pytest.mark.parametrize("name", ["run.json", "model.json", "manifest.json", "recipe.toml"])

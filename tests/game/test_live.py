@@ -64,7 +64,7 @@ def test_whom_it_forgets_leaves_nothing(model: Trained) -> None:
         if model.model.users.user_of[row] != number
     ]
     erased = model.forget("zoe")
-    nothing = {"held-back posts": 0, "things a learner kept": 0}
+    nothing = {"held-back posts": 0, "things a learner kept": 0, "things a predictor kept": 0}
     assert erased == {"remembered posts": 3, **nothing, "vectors": 1, "names": 1}
     assert model.users.number("zoe") is None and not model.knows("zoe")
     assert number not in model.model.users.numbers()

@@ -34,6 +34,7 @@ from small_models import TINY_GAME
 from small_pictures import SMALL_BUFFERS, small_mnist, small_mnist_elsewhere
 
 PAIRS = [
+    ("distill", "averaged"),
     *((learner, "online-gd") for learner in LEARNERS.built_in),
     *((learner, "congrad") for learner in LEARNERS.built_in if learner != "icarl"),
 ]
@@ -137,6 +138,21 @@ def test_a_game_in_a_folder_is_its_rounds_and_looks_between_them(
     assert read_progress(tmp_path / "run") == 1
     again = read_outcome(tmp_path / "run")
     assert isinstance(again, TaskOutcome) and again.public() == outcome.public()
+
+
+def test_accuracies_are_those_of_the_average(data: Path, tmp_path: Path) -> None:
+    settings = small("online-only", "averaged", "play.optimizer.horizons=[0.5]")
+    outcome = play(data, tmp_path / "run", settings)
+    corpus = open_any(data, settings)
+    assert isinstance(corpus, PictureCorpus)
+    game = make_game(corpus, settings)
+    for _ in game.rounds(corpus.stream(settings.play.posts)):
+        pass
+    model, test = game.model, corpus.tasks.test
+    assert isinstance(model, Perceptron)
+    raw = accuracies(model.classify, test)
+    with game.predictor.in_use():
+        assert outcome.accuracy[-1].tolist() == accuracies(model.classify, test) != raw
 
 
 def test_who_remembers_does_not_forget(data: Path, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Learners: what their gradients are, by torch alone, and how many posts a step sees."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from firehose.batch import Batch
-from firehose.methods.step import Steps
 from firehose.models.personal import Personal
 from firehose.optim.gradient import Gradient
 from small_methods import adam, buffer, learner, shown, step, stream
@@ -58,6 +59,9 @@ def spread(model: Personal, gradient: Gradient) -> torch.Tensor:
     return torch.cat([*parts, users.flatten()])
 
 
+STRONG = ("online-ewc", "der", "mir", "distill")
+
+
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """The posts of each gradient that is computed."""
@@ -72,7 +76,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     return batches
 
 
-NAMES = ("online-only", "replay-only", "mixed-replay", "a-gem")
+NAMES = ("online-only", "replay-only", "mixed-replay", "a-gem", *STRONG)
 KINDS = {name: name for name in NAMES} | shown("add-a-learner.md")
 
 
@@ -84,7 +88,7 @@ def test_a_step_sees_so_many_posts_in_all(name: str, taken: list[Batch]) -> None
     (released,) = stream(1, posts=8)
     empty = released.select(np.zeros(0, np.int64))
     assert chosen.gradient(step(model, chosen, empty, held)) is None  # nothing to learn from
-    held.push(released, np.random.default_rng(0))
+    held.push(chosen.to_remember(step(model, chosen, released)), np.random.default_rng(0))
     assert chosen.gradient(step(model, chosen, released, held)) is not None
     assert sum(map(len, taken)) == 6
 
@@ -150,28 +154,22 @@ def test_a_step_that_needs_no_more_draws_released_posts_first(
     assert Batch.join(taken).tokens.tolist() == expected.tokens.tolist()
 
 
-def test_online_ewc_draws_weights_back_to_their_anchor_by_what_they_mattered() -> None:
-    """The running averages, and the penalty that follows from them, by hand."""
+def test_more_is_learned_from_what_costs_more(taken: list[Batch]) -> None:
     model = awake(tiny("adapters"))
-    ewc = learner(KINDS["OnlineEWC"], 4, model, strength=10, decay=0.75)
-    plain, rule = learner("online-only", 4), adam(model, 0.05)
-    anchors = [weight.detach().clone() for weight in model.parameters()]
-    fishers = [torch.zeros_like(weight) for weight in anchors]
-    for batch in stream(3):
-        one = step(model, ewc, batch, rule=rule)
-        expected, found = plain.gradient(one), ewc.gradient(one)
-        assert expected is not None and found is not None
-        rows = zip(model.parameters(), expected.shared, found.shared, strict=True)
-        for number, (weight, slope, pulled) in enumerate(rows):
-            assert slope is not None and pulled is not None
-            pull = 10 * fishers[number] * (weight.detach() - anchors[number])
-            assert torch.allclose(pulled, slope + pull, atol=1e-7)
-            fishers[number] = 0.75 * fishers[number] + 0.25 * slope**2
-            anchors[number] = 0.75 * anchors[number] + 0.25 * weight.detach()
-        assert torch.equal(found.users, expected.users)
-        rule.step(found)
-        ewc.end_round(one, Steps(1, 1))
-    assert any(float(fisher.max()) > 0 for fisher in fishers)
+    chosen: Any = learner(KINDS["WhatCostsMore"], 6, model, decay=0.5)
+    first, (released,) = stream(1, posts=8, seed=1)[0], stream(1, posts=8)
+    memory = buffer(posts=9)
+    memory.push(first, np.random.default_rng(0))
+    found = chosen.gradient(step(model, chosen, released, memory))
+    assert [len(batch) for batch in taken] == [3, 3]
+    losses = [model.loss(batch)[0].item() for batch in taken]
+    assert chosen.costs == pytest.approx([(1 + loss) / 2 for loss in losses], rel=1e-5)
+    expected = 0.5 * (dense(model, taken[0]) + dense(model, taken[1]))
+    assert torch.allclose(spread(model, found), expected, atol=1e-6)
+    chosen.restore({"costs": np.array([1.0, 5.0])})
+    taken.clear()
+    chosen.gradient(step(model, chosen, released, memory))
+    assert [len(batch) for batch in taken] == [1, 5]
 
 
 def test_hard_first_takes_the_posts_that_cost_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from fake_gpu import FAKE, FakeGPU
 from firehose.errors import FirehoseError
 from firehose.game.round import play
 from firehose.generation.decoding import Decoder
+from firehose.methods.predictor import ModelPredictor
 from firehose.models import device
 from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random
@@ -98,7 +99,15 @@ def test_a_whole_game_stays_on_its_device(
         memory = buffer("stratified", per_user=2)
         with FakeGPU() as gpu:
             optimizer = congrad(adam(model, 1e-3), 2, validation=2, restore_moments=True)
-            rounds = play([POSTS] * 3, model, learner(kind, 4), optimizer, memory, generator)
+            rounds = play(
+                [POSTS] * 3,
+                ModelPredictor(model),
+                model,
+                learner(kind, 4),
+                optimizer,
+                memory,
+                generator,
+            )
             assert [each.paid.nats.shape for each in rounds] == [(4,)] * 3
             assert gpu.operations > 1000
     assert model.users.vectors.device == torch.device("cpu")

@@ -90,9 +90,14 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     start: Start = None,
     learner: Annotated[
         str | None,
-        Option(help="online-only, replay-only, mixed-replay, a-gem, gem, or FILE.py:Class."),
+        Option(
+            help="online-only, replay-only, mixed-replay, a-gem, gem, online-ewc, der, mir, "
+            "distill, or FILE.py:Class."
+        ),
     ] = None,
-    optimizer: Annotated[str | None, Option(help="online-gd, congrad, or FILE.py:Class.")] = None,
+    optimizer: Annotated[
+        str | None, Option(help="online-gd, congrad, averaged, or FILE.py:Class.")
+    ] = None,
     steps: Annotated[int | None, Option(help="The most steps of a round, K (default: 5).")] = None,
     hours: Annotated[
         float | None, Option(help="Let a round be the posts of so many hours, not 256 posts.")

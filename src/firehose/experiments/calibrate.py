@@ -28,7 +28,7 @@ from firehose.game.evaluate import OTHERS
 from firehose.game.limits import buffer_bytes
 from firehose.game.playing import POINTS
 from firehose.game.scoring import AT_ONCE, BUCKETS, EACH
-from firehose.game.settings import Settings, make_settings
+from firehose.game.settings import Settings, make_settings, taking_steps
 from firehose.optim.rule import RULES
 from firehose.progress import track
 from firehose.report.words import duration
@@ -122,7 +122,8 @@ def _game(job: Job) -> tuple[int, int, int]:
         sizes = _size_with_pictures(corpus.path, corpus.plan, play.posts)
         rounds, looked_at, tasks, pictures, width = sizes
         room = buffer_bytes(job.settings, tasks, pictures, width)
-    candidates = rounds * (play.steps + 1) * getattr(play.optimizer, "validation_batch", 0)
+    compared = getattr(taking_steps(play.optimizer), "validation_batch", 0)
+    candidates = rounds * (play.steps + 1) * compared
     return rounds * play.steps, candidates + looked_at, sum(room.values())
 
 

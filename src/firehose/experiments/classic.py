@@ -13,7 +13,7 @@ from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 
 SHORT = {"online": "online-only", "replay": "replay-only", "mixed": "mixed-replay"}  # learners
-NAMES = {"GD": "online-gd", "ConGraD": "congrad"}  # of optimizers
+NAMES = {"GD": "online-gd", "ConGraD": "congrad", "Averaged": "averaged"}  # of optimizers
 METHODS = {  # the paper's: learner, and optimizer
     "GEM": ("gem", "online-gd"),
     "iCaRL": ("icarl", "online-gd"),

@@ -46,9 +46,11 @@ def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
         outcome = Outcome.read(folder)
     try:
         learner, optimizer = (card.settings["play"][part]["kind"] for part in PAIR)
+        inner = card.settings["play"]["optimizer"].get("inner")
+        told = name_of(optimizer) + (f" of {name_of(inner['kind'])}" if inner else "")
     except (KeyError, TypeError):
         raise FirehoseError(f"{folder / 'run.json'} does not say which game was played.") from None
-    return Run(f"{name_of(learner)} × {name_of(optimizer)}", learner, optimizer, outcome)
+    return Run(f"{name_of(learner)} × {told}", learner, optimizer, outcome)
 
 
 def write(found: Comparison, out: Path, command: str) -> Path:

@@ -17,7 +17,7 @@ from firehose.experiments.recipe import Experiment
 from firehose.game.assembly import AnyCorpus
 from firehose.game.folder import read_run
 from firehose.game.result import is_over
-from firehose.game.settings import Kind, Settings
+from firehose.game.settings import Kind, Settings, kinds_of
 from firehose.machine import code_version
 from firehose.models.device import Compute
 from firehose.plugins import checksum, own_kinds
@@ -68,11 +68,12 @@ class Job:
     def label(self) -> str:
         """What is run, for people and folders, without the key."""
         play = self.settings.play
-        learner, optimizer = (p.kind.rpartition(":")[2] for p in (play.learner, play.optimizer))
+        kinds = (play.learner.kind, *kinds_of(play.optimizer))
+        methods = [kind.rpartition(":")[2] for kind in kinds]
         parts = {
             "pretrain": ["pretrain"],
             "offline": ["offline", self.settings.model.architecture],
-            "play": [learner, optimizer, f"{play.steps}-steps"],
+            "play": [*methods, f"{play.steps}-steps"],
         }[self.kind]
         corpus = [self.corpus.name] if self.settings.pictures else []
         return "-".join([*corpus, *parts, f"seed-{self.seed}"])

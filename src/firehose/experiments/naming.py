@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from firehose.game.totals import ACCURACY, Scale
 
 VALUES = {
-    "online-gd": "Online GD", "congrad": "ConGraD",
+    "online-gd": "Online GD", "congrad": "ConGraD", "averaged": "averaged weights",
     "online-only": "online only", "replay-only": "replay only", "mixed-replay": "mixed replay",
-    "a-gem": "A-GEM", "gem": "GEM", "icarl": "iCaRL", "offline": "offline oracle",
+    "a-gem": "A-GEM", "gem": "GEM", "icarl": "iCaRL", "online-ewc": "online EWC", "der": "DER++",
+    "mir": "MIR", "distill": "distillation", "offline": "offline oracle",
     "agnostic": "user-agnostic", "encoder": "multi-task encoder", "decoder": "multi-task decoder",
     "adapters": "residual adapters",
     "fifo": "FIFO", "reservoir": "reservoir", "stratified": "stratified",

@@ -17,13 +17,21 @@ from firehose.game.settings import Playing, Settings
 from firehose.methods.buffers import BUFFERS
 from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
+from firehose.methods.predictor import ModelPredictor, Predictor
 from firehose.methods.step import Setup
 from firehose.models.model import Model
 from firehose.models.perceptron import Perceptron
 from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.rule import RULES
 
-PARTS = ("model", "rule", "learner", "optimizer", "memory")  # of a game, with a state each
+PARTS = (
+    "model",
+    "rule",
+    "learner",
+    "optimizer",
+    "memory",
+    "predictor",
+)  # of a game, with a state each
 AnyCorpus = Corpus | PictureCorpus
 
 
@@ -41,6 +49,7 @@ class Game:
         self.memory = BUFFERS.make(playing.memory, setup)
         self.optimizer = OPTIMIZERS.make(playing.optimizer, setup, self.rule)
         self.learner.refuse(self.memory, self.optimizer)
+        self.predictor: Predictor = ModelPredictor(model, self.optimizer.weights)
         # With tasks, streams 1 and 3 of the seed have drawn the pictures and the order of tasks.
         self.generator = np.random.default_rng([playing.seed, 2] if task_sizes else playing.seed)
         self.played = 0  # rounds
@@ -48,8 +57,8 @@ class Game:
 
     def rounds(self, stream: Iterable[Batch]) -> Iterator[Round]:
         """Play the batches of any stream, one after another."""
-        parts = (self.model, self.learner, self.optimizer, self.memory, self.generator)
-        for played in rounds.play(stream, *parts):
+        parts = (self.learner, self.optimizer, self.memory, self.generator)
+        for played in rounds.play(stream, self.predictor, self.model, *parts):
             self.played += 1
             self.posts += len(played.batch)
             yield played
@@ -61,6 +70,7 @@ class Game:
             "remembered posts": self.memory.forget(user),
             "held-back posts": self.optimizer.forget(user),
             "things a learner kept": self.learner.forget(user),
+            "things a predictor kept": self.predictor.forget(user),
             "vectors": int(users is not None and users.forget(user)),
         }
 
@@ -75,7 +85,7 @@ class Game:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
         for name in PARTS:
-            getattr(self, name).restore(state[name])
+            getattr(self, name).restore(state.get(name, {}))  # older ones have no predictor
         self.generator.bit_generator.state = state["generator"]
         self.played, self.posts = state["played"], state["posts"]
 

@@ -91,8 +91,9 @@ def evaluate(
             f"{opened.path} has no posts in {split!r}; there are {', '.join(opened.splits)}."
         )
     personal = trained.model
-    own = costs(personal, posts, "as themselves")
-    crossed, unknown = cross_costs(personal, posts, others, seed), 0
+    with trained.in_use():
+        own = costs(personal, posts, "as themselves")
+        crossed, unknown = cross_costs(personal, posts, others, seed), 0
     if personal.is_personal:
         writers = np.unique(own.user)
         unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())

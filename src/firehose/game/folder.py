@@ -17,7 +17,7 @@ from firehose.config import marked
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.assembly import AnyCorpus, open_any
-from firehose.game.scoring import costs, write_costs
+from firehose.game.scoring import Payer, costs, write_costs
 from firehose.game.settings import Kind, Settings
 from firehose.machine import code_version, machine
 from firehose.models.personal import ModelPlan, Personal
@@ -109,12 +109,16 @@ class Run(NamedTuple):
         )
 
     def save_model(self, model: Personal) -> None:
-        """Save the final model, and write what held-out posts cost it."""
+        """Save the final model."""
         assert isinstance(self.corpus, Corpus)
         trained = Trained.of_corpus(model.eval(), self.corpus, self.card.origin())
         save(trained, self.folder / "model", replace=True)
+
+    def score(self, payer: Payer) -> None:
+        """Write what held-out posts cost the final model, or a predictor around it."""
+        assert isinstance(self.corpus, Corpus)
         for split in ("validation", "test"):
-            paid = costs(model, self.corpus.splits[split], f"{split} posts")
+            paid = costs(payer, self.corpus.splits[split], f"{split} posts")
             write_costs(self.folder, split, paid)
 
 

@@ -2,7 +2,7 @@
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
-from firehose.game.settings import Kind, Settings, Training
+from firehose.game.settings import Kind, Settings, Training, taking_steps
 from firehose.models.sizes import FLOAT, count_kept, count_weights, refuse_beyond_memory
 from firehose.plugins import Choice
 
@@ -36,11 +36,12 @@ def _playing(settings: Settings, corpus: Corpus) -> dict[str, int]:
     tokens = _tokens(corpus, plan.max_tokens)
     weights = count_weights(plan, corpus.vocabulary.size)
     room = buffer_bytes(settings, corpus.manifest.users, corpus.manifest.posts["train"])
-    compared = getattr(play.optimizer, "validation_batch", 0)
+    compared = getattr(taking_steps(play.optimizer), "validation_batch", 0)
+    copies = COPIES.get(play.rule.kind, 2) + len(getattr(play.optimizer, "horizons", ()))
     batch = min(play.posts, corpus.manifest.posts["train"])
     kept, scored = tokens * count_kept(plan), tokens * plan.shape.d_model  # numbers of a post
     numbers = {
-        MODEL: COPIES.get(play.rule.kind, 2) * weights,
+        MODEL: copies * weights,
         f"A step of play.step_size = {play.step_size:,}": play.step_size * kept,
         f"play.optimizer.validation_batch = {compared:,}": compared * scored,
         f"A round of {batch:,} posts": batch * scored,
@@ -79,7 +80,8 @@ def buffer_bytes(
     """
     play = settings.play
     each = width or 2 * settings.model.max_tokens + FIXED
-    held = {"memory": play.memory, "validation": getattr(play.optimizer, "validation", None)}
+    held_back = getattr(taking_steps(play.optimizer), "validation", None)
+    held = {"memory": play.memory, "validation": held_back}
     return {name: each * _limit(buffer, users, posts) for name, buffer in held.items()}
 
 

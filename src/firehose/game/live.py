@@ -1,9 +1,12 @@
 """A trained model that goes on learning from texts as they come."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
@@ -34,6 +37,19 @@ class Trained(store.Trained):
     def game(self) -> Game:
         """The game that ``learn`` plays."""
         return Game(self.model, self.playing)
+
+    def in_use(self, user: str | None = None) -> AbstractContextManager[None]:
+        """Let the model have the weights inside that its game predicts with."""
+        if "game" not in vars(self):  # nothing was learned
+            return super().in_use(user)
+        users = None if user is None else np.array([self.number(user)])
+        return self.game.predictor.in_use(users)
+
+    def pay(self, posts: Sequence[Post]) -> Paid:
+        """What these texts cost, each with its user's vector; users who have none are nobody."""
+        if "game" not in vars(self):
+            return super().pay(posts)
+        return self.game.predictor.pay(self.encoder.encode(posts, self.users, grow=False))
 
     def learn(self, posts: Sequence[Post]) -> Paid:
         """Predict these posts, pay for them, and then learn from them; returns what they cost.

@@ -54,8 +54,8 @@ class Log:
         self.posts += line["posts"]
         if self.board:
             curves = {
-                "perplexity/of this round": math.exp(line["nats"] / line["words"]),
-                "perplexity/so far": math.exp(self.nats / self.words),
+                "perplexity/of this round": perplexity(line["nats"], line["words"]),
+                "perplexity/so far": perplexity(self.nats, self.words),
                 "steps/kept": line["kept"],
                 "steps/gradient norm": line["norm"],
             }
@@ -65,13 +65,21 @@ class Log:
     def note(self) -> str:
         """The perplexity so far and the posts per second, for the progress bar."""
         pace = self.posts / (time.monotonic() - self.begun)
-        return f"perplexity {math.exp(self.nats / max(self.words, 1)):.1f} · {pace:,.0f} posts/s"
+        return f"perplexity {perplexity(self.nats, self.words):.1f} · {pace:,.0f} posts/s"
 
     def flush(self) -> dict[str, File]:
         """Bring what was written to disk; returns the seals of both files."""
         if self.board:
             self.board.flush()
         return {LINES: self.lines.seal(), PAID: self.paid.seal()}
+
+
+def perplexity(nats: float, words: int) -> float:
+    """The perplexity per word; infinite where no float can hold it, as in a game that diverges."""
+    try:
+        return math.exp(nats / max(words, 1))
+    except OverflowError:
+        return math.inf
 
 
 def _board(folder: Path, rounds: int) -> Any:

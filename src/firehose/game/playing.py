@@ -68,11 +68,14 @@ class Playing:
         return self.game.forget(user)
 
     def finish(self) -> GameResult:
-        """Save the model, and score it on held-out and past posts."""
+        """Save the model, and score the predictor on held-out and past posts."""
         model, corpus = self.game.model, self.run.corpus
         assert isinstance(model, Personal) and isinstance(corpus, Corpus)
-        self.run.save_model(model)
-        past = score_past(model, corpus.splits["train"], self.game.posts)
+        predictor = self.game.predictor
+        with predictor.in_use():
+            self.run.save_model(model)
+        self.run.score(predictor)
+        past = score_past(predictor, corpus.splits["train"], self.game.posts)
         write_costs(self.run.folder, "past", past)
         write_table(self.run.folder)
         return Outcome.of(self.run.folder, corpus)
@@ -103,7 +106,8 @@ class PlayingPictures(Playing):
         game: Any = self.game
         classify = getattr(game.memory, "classify", None) or game.model.classify
         self.seen.append(self.game.posts)
-        self.accuracy.append(accuracies(classify, self.pictures.tasks.test))
+        with game.predictor.in_use():
+            self.accuracy.append(accuracies(classify, self.pictures.tasks.test))
 
     def state(self) -> dict[str, Any]:
         """The state of the game, and what was measured so far."""

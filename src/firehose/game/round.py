@@ -10,6 +10,7 @@ from firehose.batch import Batch
 from firehose.methods.buffers import Buffer
 from firehose.methods.learners import Learner
 from firehose.methods.optimizers import Optimizer
+from firehose.methods.predictor import Predictor
 from firehose.methods.step import Step, Steps
 from firehose.models.model import Model, Paid
 
@@ -46,6 +47,7 @@ class Broken(ArithmeticError):  # noqa: N818
 
 def play(
     stream: Iterable[Batch],
+    predictor: Predictor,
     model: Model,
     learner: Learner,
     optimizer: Optimizer,
@@ -59,7 +61,7 @@ def play(
     model.train()
     for batch in stream:  # nature reveals contexts and users
         clock = Clock()
-        paid = clock("pay", model.pay(batch))  # predict, see the words, and pay at once
+        paid = clock("pay", predictor.pay(batch))  # predict, see the words, and pay at once
         if not np.isfinite(paid.nats).all():
             raise Broken
         released = clock("admit", optimizer.admit(batch, generator))
@@ -68,5 +70,6 @@ def play(
         steps = clock("descend", optimizer.descend(step))
         memory.push(learner.to_remember(step), generator)
         learner.end_round(step, steps)
+        predictor.learn(batch)  # what was paid for may be remembered
         clock("remember", None)
         yield Round(batch, paid, len(released), steps, clock.seconds)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.game.result import read_files, refuse_altered
 from firehose.game.totals import Measured, Totals
+from firehose.models.model import Paid
 from firehose.models.perceptron import labels
-from firehose.models.personal import Personal
 from firehose.progress import track
 from firehose.storage.files import write_whole
 
@@ -99,14 +99,21 @@ class Costs(NamedTuple):
         return Totals(nats[None], count[None])
 
 
+class Payer(Protocol):
+    """A model or a predictor."""
+
+    def pay(self, batch: Batch) -> Paid:
+        """What each post costs, without changing anything."""
+
+
 def costs(
-    model: Personal,
+    payer: Payer,
     posts: Split,
     doing: str | None = "scoring",
     writers: NDArray[np.int64] | None = None,
     places: NDArray[np.int64] | None = None,
 ) -> Costs:
-    """Let the model pay for every post of a split, or for those at ``places``.
+    """Let a model or a predictor pay for every post of a split, or for those at ``places``.
 
     ``writers``, one for each post, are taken for the users who wrote them. A progress bar says what
     it is ``doing``; with None there is none.
@@ -118,7 +125,7 @@ def costs(
         batch = posts.batch(chosen[start : start + AT_ONCE])
         if writers is not None:
             batch = replace(batch, user=writers[start : start + AT_ONCE].astype(np.int32))
-        nats.append(model.pay(batch).nats)
+        nats.append(payer.pay(batch).nats)
     return Costs.of(posts, np.concatenate(nats), chosen)
 
 
@@ -139,10 +146,10 @@ def past_sample(
     return np.concatenate(drawn), np.concatenate(weight)
 
 
-def score_past(model: Personal, stream: Split, posts: int | None = None) -> Costs:
-    """Let the model pay for a fixed sample of a stream, or of its first posts."""
+def score_past(payer: Payer, stream: Split, posts: int | None = None) -> Costs:
+    """Let a model or a predictor pay for a fixed sample of a stream, or of its first posts."""
     places, weight = past_sample(stream.time[:posts])
-    return costs(model, stream, "the past", places=places)._replace(weight=weight)
+    return costs(payer, stream, "the past", places=places)._replace(weight=weight)
 
 
 def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:

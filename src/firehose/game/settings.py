@@ -80,7 +80,7 @@ class Settings(Section):
         rates = rule.get("rate")
         if not isinstance(rates, Mapping):
             return values
-        names = [OPTIMIZERS.settings(play.get("optimizer", "congrad")).kind]
+        names = kinds_of(OPTIMIZERS.settings(play.get("optimizer", "congrad")))
         if benchmark := _table(values.get("pictures")).get("benchmark"):
             refuse_unknown("benchmark", benchmark, list(BENCHMARKS))
             names += [benchmark]
@@ -91,6 +91,18 @@ class Settings(Section):
                 f"{names[0]}; add one, or give a single number"
             )
         return {**values, "play": {**play, "rule": {**rule, "rate": found[0]}}}
+
+
+def taking_steps(settings: Any) -> Any:
+    """The settings of the optimizer that takes the steps: this one, or the innermost in it."""
+    inner = getattr(settings, "inner", None)
+    return settings if inner is None else taking_steps(inner)
+
+
+def kinds_of(settings: Any) -> list[str]:
+    """The kind of an optimizer, and of those inside it."""
+    inner = getattr(settings, "inner", None)
+    return [settings.kind, *(kinds_of(inner) if inner is not None else [])]
 
 
 def _table(values: Any) -> Mapping[str, Any]:

@@ -146,6 +146,7 @@ class Fit:
         """Save the model of the best epoch, and score it on held-out posts."""
         self.model.restore(self.best)
         self.run.save_model(self.model)
+        self.run.score(self.model)
         if crossed := cross_costs(self.model, self.corpus.splits["test"]):
             write_costs(self.run.folder, "crossed", crossed)
         compute = {

@@ -30,6 +30,13 @@ def generate(
     user whom the model does not know (``Trained.knows``), the vector is the population's mean.
     """
     _refuse_count(count, sampling)
+    with trained.in_use(user):
+        return _generate(trained, prompt, user, sampling, count)
+
+
+def _generate(
+    trained: Trained, prompt: str, user: str | None, sampling: Sampling, count: int
+) -> list[Text]:
     read = ReadPrompt(trained, prompt, user)
     max_tokens = sampling.max_tokens or trained.model.plan.max_tokens
     if len(read.tokens) >= max_tokens:

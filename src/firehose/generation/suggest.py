@@ -46,7 +46,11 @@ def suggest(trained: Trained, prompt: str, user: str | None, k: int = 5) -> list
     """
     if k < 1:
         raise FirehoseError(f"k = {k} words cannot be suggested; ask for one or more.")
-    read = ReadPrompt(trained, prompt, user)
+    with trained.in_use(user):
+        return _suggest(ReadPrompt(trained, prompt, user), k)
+
+
+def _suggest(read: ReadPrompt, k: int) -> list[Suggestion]:
     first = read.log_probs[0].double().exp()  # [pieces]
     # The probabilities of whole words by their spelling; without one, that of the end.
     found = defaultdict[bytes, float](float, {b"": float(first[read.vocabulary.eot])})

@@ -44,6 +44,15 @@ class Model(Trainable, Protocol):
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
 
+    def with_outputs(self, batch: Batch, count: int) -> Batch:
+        """The posts, and in columns beside them what the model predicts, without changing it.
+
+        That is the ``count`` most probable pieces after each token, or the logits of all classes.
+        """
+
+    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+        """The gradient of the cross-entropy to what ``with_outputs`` has put beside the posts."""
+
     def state(self) -> dict[str, Any]:
         """All that the model has learned, and the state of its random numbers."""
 

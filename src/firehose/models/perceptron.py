@@ -20,6 +20,7 @@ from firehose.models.model import Paid
 from firehose.models.sizes import FLOAT, refuse_beyond_memory
 from firehose.optim.gradient import Gradient
 
+OUTPUTS = "outputs"  # the column that keeps logits
 Start = Literal["xavier", "torch"]  # how weights are drawn; torch: as nn.Linear does
 
 
@@ -67,7 +68,7 @@ class Perceptron(nn.Module):
         needed = {"A perceptron of this size": FLOAT * sum(self.parts)}
         refuse_beyond_memory(needed, "choose smaller layers in perceptron.hidden")
         self.weights = nn.Parameter(torch.zeros(sum(self.parts)))
-        self.layers = self._by_layer(self.weights.detach())  # views that autograd does not record
+        self._views: tuple[int, list[tuple[Tensor, Tensor]]] = (0, [])
         generator = torch.Generator().manual_seed(seed)
         for weight, bias in self.layers:
             if start == "xavier":
@@ -87,6 +88,17 @@ class Perceptron(nn.Module):
         """A fresh one for pictures of so many pixels; ``shades`` are pixels to standardize by."""
         scale = PixelScale.standard(shades) if plan.pixels == "standard" else PixelScale()
         return cls(pixels, classes, plan.hidden, seed, scale, plan.weights)
+
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each layer, as views that autograd does not record.
+
+        They are made anew where other weights, as their averages, took the place of these.
+        """
+        place = self.weights.data_ptr()
+        if place != self._views[0]:
+            self._views = (place, self._by_layer(self.weights.detach()))
+        return self._views[1]
 
     def _by_layer(self, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
         """View a vector of all weights as ``[above, below]`` and ``[above]`` for each layer."""
@@ -114,7 +126,7 @@ class Perceptron(nn.Module):
 
     def pixels_of(self, batch: Batch) -> Tensor:
         """The scaled pixels of each picture, ``[pictures, pixels]``."""
-        tokens = batch.tokens.reshape(len(batch), -1)
+        tokens = batch.tokens.reshape(len(batch), self.max_tokens)
         pixels = np.multiply(tokens[:, :-1], np.float32(self.pixel_scale.scale), dtype=np.float32)
         if self.pixel_scale.shift:
             pixels += np.float32(self.pixel_scale.shift)
@@ -154,6 +166,15 @@ class Perceptron(nn.Module):
                 through = above @ self.layers[number][0]
                 above = torch.ops.aten.threshold_backward(through, inputs[number], 0)
         return Gradient.of_shared(loss, [gradients], pixels.numel())
+
+    def with_outputs(self, batch: Batch, count: int) -> Batch:  # noqa: ARG002 (classes are few)
+        """The pictures, and the logits of all classes beside each."""
+        return batch.with_columns({OUTPUTS: self.outputs(batch).numpy().astype(np.float16)})
+
+    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+        """The gradient of the cross-entropy to the probabilities that the logits beside say."""
+        logits = torch.from_numpy(batch.per_post[OUTPUTS]).float()
+        return self.gradient_toward(self.pixels_of(batch), logits.softmax(1), 1 / len(batch))
 
     def cost(self, batch: Batch) -> float:
         """The mean over pictures of −log p(class)."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,11 +19,12 @@ from firehose.models.device import Device
 from firehose.models.dropout import Dropout, Random
 from firehose.models.model import Paid, differentiate
 from firehose.models.sizes import FLOAT, count_weights, refuse_beyond_memory
-from firehose.models.softmax import nats, weighted_loss
+from firehose.models.softmax import most_probable, nats, soft_loss, weighted_loss
 from firehose.models.transformer_xl import Adapt, Shape, TransformerXL
 from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
 
+PIECES, LOG_PROBS = "output pieces", "output log-probabilities"  # columns, where outputs are kept
 Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
 
 
@@ -127,6 +129,13 @@ class Personal(nn.Module):
         Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
         in the batch, which have a gradient after ``backward``. New users get a row.
         """
+        (hidden, embedding, bias), targets, weights, taken = self._learn_to_predict(batch)
+        return weighted_loss(hidden, embedding, bias, targets, weights), taken
+
+    def _learn_to_predict(
+        self, batch: Batch
+    ) -> tuple[Iterator[Tensor], Tensor, Tensor, UserVectors]:
+        """What a loss is made of: hidden vectors, embedding, bias; targets, weights and users."""
         inputs, targets, grid = predictions(batch, self.max_tokens, self.device.device)
         taken = self.users.take(batch.user, learn=self.is_personal)
         shared = self.shared
@@ -134,14 +143,42 @@ class Personal(nn.Module):
             hidden = shared(inputs, grid, self.adapter(taken, grid))
         weights = (1 / (grid.lengths * len(batch)))[grid.post]
         parts = (hidden, shared.embedding, shared.output_bias)
-        hidden, embedding, bias = (part.to(self.device.precision) for part in parts)
-        return weighted_loss(hidden, embedding, bias, targets, weights), taken
+        return (part.to(self.device.precision) for part in parts), targets, weights, taken
 
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch)
-        tokens = int((np.minimum(batch.lengths, self.max_tokens) - 1).sum())
-        return differentiate(loss, list(self.parameters()), taken, tokens)
+        return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
+
+    def _trained_tokens(self, batch: Batch) -> int:
+        return int((np.minimum(batch.lengths, self.max_tokens) - 1).sum())
+
+    def with_outputs(self, batch: Batch, count: int) -> Batch:
+        """The posts, and beside each token the most probable pieces in its place when it came.
+
+        A post's first token, and those after ``max_tokens``, have zeros beside them.
+        """
+        count, tokens = min(count, self.shared.pieces), len(batch.tokens)
+        pieces = np.zeros((tokens, count), batch.tokens.dtype)
+        log_probs = np.zeros((tokens, count), np.float16)
+        if len(batch):
+            hidden, _, _ = self._look(batch, self.max_tokens)
+            found = most_probable(hidden, self.shared.embedding, self.shared.output_bias, count)
+            targets = predicted_places(batch, self.max_tokens)
+            for column, values in zip((pieces, log_probs), found, strict=True):
+                column[targets] = values.cpu().numpy()
+        return batch.with_columns(per_token={PIECES: pieces, LOG_PROBS: log_probs})
+
+    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+        """The gradient of the loss with the outputs beside the posts in place of their words."""
+        (hidden, embedding, bias), _, weights, taken = self._learn_to_predict(batch)
+        places, device = predicted_places(batch, self.max_tokens), self.device.device
+        pieces, log_probs = (
+            torch.from_numpy(batch.per_token[name][places].astype(kind)).to(device)
+            for name, kind in ((PIECES, np.int64), (LOG_PROBS, np.float32))
+        )
+        loss = soft_loss(hidden, embedding, bias, pieces, log_probs.exp(), weights)
+        return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
 
     def cost(self, batch: Batch) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
@@ -155,12 +192,16 @@ class Personal(nn.Module):
         return Paid(paid.cpu().numpy(), batch.words)
 
     @torch.no_grad()
-    def _score(self, batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Grid]:
-        """−log p of each token but a post's first, ``[tokens]``, and how these are laid out."""
+    def _look(self, batch: Batch, max_tokens: int | None) -> tuple[Tensor, Tensor, Grid]:
+        """Hidden vectors without dropout, what they should predict, and how these are laid out."""
         inputs, targets, grid = predictions(batch, max_tokens, self.device.device)
         taken = self.users.take(batch.user, learn=False)
         with evaluating(self):
-            hidden = self.shared(inputs, grid, self.adapter(taken, grid))
+            return self.shared(inputs, grid, self.adapter(taken, grid)), targets, grid
+
+    def _score(self, batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Grid]:
+        """−log p of each token but a post's first, ``[tokens]``, and how these are laid out."""
+        hidden, targets, grid = self._look(batch, max_tokens)
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
         return costs.double(), grid
 
@@ -201,7 +242,14 @@ def predictions(
     Posts are cut to ``max_tokens`` first, if that is given.
     """
     lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
-    places, _ = gather(batch.offsets[:-1], lengths - 1)
+    places = predicted_places(batch, max_tokens)
     tokens = batch.tokens.astype(np.int64)
-    inputs, targets = torch.from_numpy(tokens[places]), torch.from_numpy(tokens[places + 1])
+    inputs, targets = torch.from_numpy(tokens[places - 1]), torch.from_numpy(tokens[places])
     return inputs.to(device), targets.to(device), Grid(torch.from_numpy(lengths - 1), device=device)
+
+
+def predicted_places(batch: Batch, max_tokens: int | None = None) -> NDArray[np.int64]:
+    """Where in a batch the tokens are that are predicted: all but the first of each post."""
+    lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
+    places, _ = gather(batch.offsets[:-1] + 1, lengths - 1)
+    return places

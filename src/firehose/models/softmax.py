@@ -6,11 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+CERTAIN = 1e-6  # no more than this is left to pieces that are not named
 CHUNK = 1280  # tokens: 1280 × 32,000 logits are 164 MB; smaller products are slower
 
 
 class _Loss(torch.autograd.Function):
-    """Σ weight · (−log p(target)); the gradient is computed in the forward pass, chunk by chunk.
+    """Σ weight · cross-entropy; the gradient is computed in the forward pass, chunk by chunk.
+
+    The targets are one piece for each token or, with ``shares``, the probabilities of several.
 
     It costs three products with the embedding, as without chunks, and saves the memory of the
     logits, their softmax and its gradient, three matrices of tokens × pieces. The weights are
@@ -25,15 +28,19 @@ class _Loss(torch.autograd.Function):
         bias: Tensor,
         targets: Tensor,
         weights: Tensor,
+        shares: Tensor | None,
     ) -> Tensor:
         loss = weights.new_zeros(())
         to_hidden = torch.empty_like(hidden)
         to_embedding, to_bias = torch.empty_like(embedding), torch.zeros_like(bias)
         for number, (rows, logits) in enumerate(_logits(hidden, embedding, bias)):
-            near, target, weight = hidden[rows], targets[rows, None], weights[rows, None]
+            near, target, weight = hidden[rows], targets[rows], weights[rows, None]
             costs, to_logits = _costs(logits.to(weights.dtype), target)
+            if shares is None:
+                to_logits.scatter_add_(1, target, -torch.ones_like(weight))
+            else:
+                costs = _toward(costs, to_logits, target, shares[rows])
             loss += (costs * weight).sum()
-            to_logits.scatter_add_(1, target, -torch.ones_like(weight))
             to_logits = to_logits.to(hidden.dtype)
             weight = weight.to(hidden.dtype)
             torch.mm(to_logits, embedding, out=to_hidden[rows]).mul_(weight)
@@ -48,7 +55,7 @@ class _Loss(torch.autograd.Function):
         gradients = context.saved_tensors
         if outer[0] != 1:  # it is, unless the loss is one of several
             gradients = [gradient * outer[0] for gradient in gradients]
-        return (*gradients, None, None)
+        return (*gradients, None, None, None)
 
 
 def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,6 +67,18 @@ def _costs(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     # The largest probability is 1 / Σ exp(logit − largest logit), and never too small.
     normalizer = largest - probability.amax(1, keepdim=True).log()
     return normalizer - wanted, probability
+
+
+def _toward(costs: Tensor, to_logits: Tensor, target: Tensor, share: Tensor) -> Tensor:
+    """The cross-entropy of each token to the shares of some pieces and, together, of all others.
+
+    ``costs`` are −log p of these pieces. ``to_logits``, all probabilities, becomes the gradient.
+    """
+    named = torch.exp(-costs)
+    others = (1 - share.sum(1, keepdim=True)).clamp_(min=0)
+    left = (1 - named.sum(1, keepdim=True)).clamp_(min=CERTAIN)
+    to_logits.mul_(1 - others / left).scatter_(1, target, named - share)
+    return (share * costs).sum(1, keepdim=True) - others * left.log()
 
 
 def _logits(hidden: Tensor, embedding: Tensor, bias: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -83,8 +102,33 @@ def weighted_loss(
     ``hidden``, ``embedding`` and ``bias`` are of one type, which may be ``bfloat16``; probabilities
     and their sums are of the weights' type.
     """
-    loss: Tensor = _Loss.apply(hidden, embedding, bias, targets, weights)  # type: ignore[no-untyped-call]
+    parts = (hidden, embedding, bias, targets[:, None], weights, None)
+    loss: Tensor = _Loss.apply(*parts)  # type: ignore[no-untyped-call]
     return loss
+
+
+def soft_loss(
+    hidden: Tensor, embedding: Tensor, bias: Tensor, pieces: Tensor, shares: Tensor, weights: Tensor
+) -> Tensor:
+    """Σ weight · cross-entropy to the probabilities ``shares`` of ``pieces``, both [tokens, k].
+
+    What is missing to 1 belongs to all other pieces together, however they share it.
+    """
+    loss: Tensor = _Loss.apply(hidden, embedding, bias, pieces, weights, shares)  # type: ignore[no-untyped-call]
+    return loss
+
+
+@torch.no_grad()
+def most_probable(
+    hidden: Tensor, embedding: Tensor, bias: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """The most probable pieces after each token, and their log-probabilities, [tokens, count]."""
+    pieces = hidden.new_empty(len(hidden), count, dtype=torch.int64)
+    log_probs = hidden.new_empty(len(hidden), count)
+    for rows, logits in _logits(hidden, embedding, bias):
+        best = logits.topk(count, 1)
+        pieces[rows], log_probs[rows] = best.indices, best.values - logits.logsumexp(1, True)
+    return pieces, log_probs
 
 
 @torch.no_grad()

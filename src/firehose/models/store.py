@@ -11,6 +11,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -90,6 +91,13 @@ class Trained:
         """Whether a user has a vector; texts of others are those of the population."""
         return self.number(user) != NOBODY
 
+    def in_use(self, user: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Let the model have the weights inside that people see, if others learn.
+
+        ``user`` is the only one who is looked at; None: anybody.
+        """
+        return nullcontext()
+
     def pay(self, posts: Sequence[Post]) -> Paid:
         """What these texts cost, each with its user's vector; users who have none are nobody."""
         return self.model.pay(self.encoder.encode(posts, self.users, grow=False))
@@ -106,7 +114,8 @@ def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
     with workspace(Path(out), replace) as folder:
         result = folder / "result"
         result.mkdir()
-        write(trained, result)
+        with trained.in_use():
+            write(trained, result)
 
 
 def write(trained: Trained, folder: Path) -> None:

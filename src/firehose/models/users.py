@@ -38,7 +38,7 @@ class Users(UserIndex):
         super().__init__()
         self.start = start
         self.vectors = torch.zeros(0, d_user)  # [capacity, d_user]
-        self.attached: list[RowState] = []  # what update rules keep for each row
+        self.attached: list[RowState] = []  # what is kept for each row beside
         self.total = torch.zeros(d_user, dtype=torch.float64)  # of all vectors, kept up to date
 
     def mean(self) -> Tensor:
@@ -63,7 +63,10 @@ class Users(UserIndex):
         """Give rows to users who have none, each named once; returns these rows."""
         mean, rows = self.mean(), super().add(users)
         self.vectors = torch.from_numpy(grown(self.vectors.numpy(), len(self)))
-        self.put(torch.from_numpy(rows), mean.repeat(len(rows), 1))
+        new = torch.from_numpy(rows)
+        self.put(new, mean.repeat(len(rows), 1))
+        for state in self.attached:
+            state.added(new)
         return rows
 
     def enter(self, users: NDArray[np.int64], vectors: Tensor) -> None:
@@ -72,12 +75,14 @@ class Users(UserIndex):
 
     def put(self, rows: Tensor, vectors: Tensor) -> None:
         """Set the vectors of rows, each named once."""
+        for state in self.attached:
+            state.moving(rows)
         old = self.vectors[rows]
         self.total += (vectors.double() - old.double()).sum(0)
         self.vectors[rows] = vectors
 
     def attach(self, state: RowState) -> None:
-        """Let the state of an update rule follow when a row moves or is erased."""
+        """Let what is kept for each row follow when rows come, move or are erased."""
         self.attached.append(state)
 
     def forget(self, user: int) -> bool:
@@ -89,11 +94,11 @@ class Users(UserIndex):
         if row < 0:
             return False
         last = len(self)
+        for state in self.attached:
+            state.move(last, row)
         self.total -= self.vectors[row].double()
         self.vectors[row] = self.vectors[last]
         self.vectors[last] = 0
-        for state in self.attached:
-            state.move(last, row)
         return True
 
     def state(self) -> dict[str, Tensor]:

@@ -78,9 +78,13 @@ class UserRows(Protocol):
     """A table with a vector for each user, as far as an update rule needs it."""
 
     vectors: Tensor  # [capacity, d_user]
+    total: Tensor  # [d_user], of the vectors of all rows in use
 
     def __len__(self) -> int:
         """The number of rows in use."""
+
+    def rows(self, users: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The rows of users; −1 for those who have none."""
 
     def put(self, rows: Tensor, vectors: Tensor) -> None:
         """Set the vectors of some rows, each named once."""
@@ -112,6 +116,12 @@ class RowState:
 
     def __setitem__(self, rows: Tensor, values: Tensor) -> None:
         self.values[rows] = values
+
+    def moving(self, rows: Tensor) -> None:
+        """Called before the vectors of these rows change."""
+
+    def added(self, rows: Tensor) -> None:
+        """Called when these rows are new, and have their first vectors."""
 
     def move(self, source: int, target: int) -> None:
         """Let row ``target`` take over what row ``source`` has, and clear ``source``."""

@@ -1,5 +1,7 @@
 """Learners: what data the gradient of a step sees. One file a method."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from firehose.batch import Batch
@@ -70,6 +72,18 @@ def draw_both(step: Step, count: int) -> tuple[Batch, list[Batch]]:
     return fresh, recall(step.memory, count - len(fresh), step.generator)
 
 
+def weighted_sum(parts: Sequence[tuple[Gradient, float]]) -> Gradient:
+    """Gradients, each times its weight, added up; the first one is changed, and returned."""
+    (total, weight), *others = parts
+    total.scale(weight)
+    total.loss *= weight
+    for gradient, factor in others:
+        total.add(gradient, factor)
+        total.loss += factor * gradient.loss
+        total.tokens += gradient.tokens
+    return total
+
+
 LEARNERS = Registry(
     "learner",
     Learner,
@@ -79,6 +93,10 @@ LEARNERS = Registry(
         "mixed-replay": "firehose.methods.learners.mixed_replay:MixedReplay",
         "a-gem": "firehose.methods.learners.a_gem:AGEM",
         "gem": "firehose.methods.learners.gem:GEM",
+        "online-ewc": "firehose.methods.learners.online_ewc:OnlineEWC",
+        "der": "firehose.methods.learners.der:DER",
+        "mir": "firehose.methods.learners.mir:MIR",
+        "distill": "firehose.methods.learners.distill:Distill",
         "icarl": "firehose.methods.learners.icarl:ICaRL",
     },
     default="mixed-replay",

@@ -1,8 +1,11 @@
 """Optimizers: how many of the steps that a learner proposes are taken, and kept. One file each."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from firehose.batch import Batch
+from firehose.methods.predictor import RawWeights, WeightSet
 from firehose.methods.step import Setup, Step, Steps
 from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice, Plugin, Registry
@@ -12,6 +15,7 @@ class Optimizer(Plugin):
     """Decides what may be learned, and takes the steps of a round with its update rule."""
 
     holds_back = False  # whether posts wait in it before they are released
+    weights: Sequence[WeightSet] = (RawWeights(),)  # to predict with; the first ones pay
 
     def __init__(self, settings: Choice, setup: Setup, rule: UpdateRule) -> None:
         self.settings = settings
@@ -37,6 +41,7 @@ OPTIMIZERS = Registry(
     {
         "online-gd": "firehose.methods.optimizers.online_gd:OnlineGD",
         "congrad": "firehose.methods.optimizers.congrad:ConGraD",
+        "averaged": "firehose.methods.optimizers.averaged:Averaged",
     },
     default="congrad",
 )

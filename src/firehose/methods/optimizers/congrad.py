@@ -1,17 +1,19 @@
 """ConGraD: of the candidates of a round, the best on held-back posts is kept (Hu et al.)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import Field
+from torch import Tensor
 
 from firehose.batch import Batch
 from firehose.methods.buffers import BUFFERS, BufferChoice, BufferSettings
 from firehose.methods.optimizers.online_gd import OnlineGD
 from firehose.methods.snapshot import Snapshot
 from firehose.methods.step import Setup, Step, Steps
+from firehose.optim.average import Average
 from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice
 
@@ -20,7 +22,8 @@ class ConGraD(OnlineGD):
     """Takes up to K steps, and goes back to the candidate that is best on held-back posts.
 
     What arrives goes into a validation buffer, and may be learned from when it leaves. The
-    candidates are the weights before the first step (with ``allow_no_step``) and after each step.
+    candidates are the weights before the first step (with ``allow_no_step``) and after each step,
+    and averages of the weights, where an optimizer around it has some to offer.
     """
 
     class Settings(Choice):
@@ -33,6 +36,7 @@ class ConGraD(OnlineGD):
         restore_moments: bool = False  # whether the rule's moments go back with the weights
 
     holds_back = True
+    averages: Sequence[Average] = ()  # more candidates
     settings: Settings
 
     def __init__(self, settings: Settings, setup: Setup, rule: UpdateRule) -> None:
@@ -53,6 +57,7 @@ class ConGraD(OnlineGD):
         posts = self.validation.sample(self.settings.validation_batch, step.generator)
         losses = [model.cost(posts) if self.settings.allow_no_step else math.inf]
         best, taken, tokens, norm = 0, 0, 0, 0.0
+        moved: list[Tensor] = []  # rows of users
         for number in range(1, self.steps + 1):
             gradient = step.learner.gradient(step)
             if gradient is None:
@@ -63,12 +68,22 @@ class ConGraD(OnlineGD):
             norm = self.rule.step(gradient)
             step.learner.after_step(step)
             taken, tokens = number, tokens + gradient.tokens
+            moved.append(gradient.rows)
             losses.append(model.cost(posts))
             if losses[number] < losses[best]:
                 best = number
-        if best < taken:
+        averaged = [self._cost(average, step, posts) for average in self.averages]
+        if min(averaged, default=math.inf) < losses[best]:
+            self.averages[int(np.argmin(averaged))].adopt(posts.user, moved)
+            best = 0
+        elif best < taken:
             snapshot.restore()
-        return Steps(taken, best, tokens, norm, tuple(losses))
+        return Steps(taken, best, tokens, norm, (*losses, *averaged))
+
+    @staticmethod
+    def _cost(average: Average, step: Step, posts: Batch) -> float:
+        with average.in_use(posts.user):
+            return step.model.cost(posts)
 
     def forget(self, user: int) -> int:
         """Erase a user's posts from the validation buffer; returns how many there were."""
