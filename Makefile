@@ -7,9 +7,10 @@ READY := $(VENV)/.ready
 # The CPU build where a configured index has one; see "Choose your torch" in the README.
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 DEMO := demo
+BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench faults clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,7 +32,12 @@ format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+faults: $(READY)  ## broken on purpose: thousands of crashes, a hundred kills, mutated records
+	$(BIN)/python benchmarks/crashes.py
+	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/fuzz.py
 
 clean:  ## remove the environment and what the demo made
 	rm -rf $(VENV) $(DEMO)

@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from firehose.methods.optimizers import OPTIMIZERS, Optimizer
 from firehose.methods.optimizers.congrad import ConGraD
 from firehose.methods.predictor import ModelPredictor
 from firehose.methods.step import Setup, Step
-from firehose.models.model import Model
+from firehose.models.model import Model, WeightSet
 from firehose.optim.adam import Adam
 from firehose.optim.rule import RULES, UpdateRule
 from firehose.optim.sgd import SGD
@@ -42,6 +42,11 @@ def shown(page: str) -> dict[str, str]:
         (name,) = re.findall(r"^class (\w+)", code, re.MULTILINE)
         kinds[name] = f"{path}:{name}"
     return kinds
+
+
+def model_predictor(model: Model, weights: Sequence[WeightSet]) -> ModelPredictor:
+    """What pays with a model alone."""
+    return ModelPredictor(ModelPredictor.Settings(), Setup(model), weights)
 
 
 def buffer(
@@ -159,7 +164,7 @@ class Parts(NamedTuple):
 
     def predictor(self) -> ModelPredictor:
         """What pays."""
-        return ModelPredictor(self.model, self.optimizer.weights)
+        return model_predictor(self.model, self.optimizer.weights)
 
     def state(self) -> dict[str, Any]:
         """The state of all parts, as a checkpoint gives it back."""

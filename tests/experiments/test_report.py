@@ -4,14 +4,20 @@ import dataclasses
 import json
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from conftest import prepared, simple_posts
 from firehose.data.pictures.tasks import BENCHMARKS
+from firehose.experiments import report
 from firehose.experiments.jobs import make_jobs
 from firehose.experiments.recipe import Experiment
 from firehose.experiments.report import Part, write
+from firehose.game.baseline import Baseline, Price
 from firehose.game.folder import new_run
+from firehose.report.tables import Table
 from small_experiments import task_outcome
 
 RECIPE = """
@@ -128,3 +134,21 @@ def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
     }
     (claim,) = json.loads((tmp_path / "out/claims.json").read_text())
     assert claim["scale"] == "accuracy" and claim["compared"][0]["change"] == pytest.approx(-10)
+
+
+@pytest.mark.parametrize(("measure", "tables"), [("online", 2), ("test", 1)])
+def test_prices_of_compressors_stand_below_online_fit(
+    measure: str, tables: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = prepared(tmp_path, simple_posts())
+    price = Price(name="xz", bits=80, perplexity=256, seconds=0)
+    priced = Baseline(corpus=corpus.seal(), words=10, prices=[price])
+    (corpus.path / "baseline.json").write_text(priced.to_json())
+    recipe = {"title": "t", "tables": [{"title": "t", "rows": ["a"], "measures": [measure]}]}
+    monkeypatch.setattr(report, "groups", lambda _: [None])
+    monkeypatch.setattr(report, "make_tables", lambda *_: [Table([""], [])])
+    jobs: Any = [SimpleNamespace(corpus=corpus)]
+    found = Part("t", Experiment.of(recipe | {"runs": [{}]}), jobs).tables()
+    assert len(found) == tables
+    if tables == 2:
+        assert found[1].rows == [["xz", "256.0", "8.000", "0"]]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from conftest import contents, prepared, simple_posts
 from firehose.batch import Batch
-from firehose.cli import app
+from firehose.cli.app import app
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.errors import FirehoseError, Stopped

@@ -16,12 +16,14 @@ from test_run import left_behind, stop_after
 from conftest import INLINE, simple_posts, write_posts
 from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
+from firehose.data.post import Post
 from firehose.data.prepare import prepare
 from firehose.errors import FirehoseError, Stopped
 from firehose.experiments.compare import compare
 from firehose.experiments.jobs import Job
 from firehose.experiments.reproduce import make_schedule
 from firehose.game.forget import forget
+from firehose.game.live import load
 from firehose.game.run import play, resume
 from firehose.game.settings import Settings, make_settings
 from firehose.plugins import USERS, checksum, source_file
@@ -261,3 +263,28 @@ def test_the_runs_of_an_experiment_inherit_what_was_decided(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert job.is_done and job.left()[-1] == "--trust"
+
+
+def test_an_expert_that_a_model_names(
+    tmp_path: Path, small_corpus: Corpus, another: Another
+) -> None:
+    """A run and its model name an expert in a list of several; nobody else runs it unasked."""
+    file = tmp_path / "mine.py"
+    file.write_text(LEARNER.replace("learners.online_only", "experts.memory").replace(
+        "OnlineOnly", "Memory"
+    ))  # fmt: skip
+    mixed = [
+        "play.predictor=mixture",
+        f'play.predictor.experts=["memory",{{kind="{file}:Mine",per_user=2}}]',
+    ]
+    run = tmp_path / "run"
+    play(small_corpus, run, make_settings(assignments=TINY_GAME + mixed))
+    assert list(json.loads((run / "run.json").read_text())["plugins"]) == [f"{file}:Mine"]
+    posts = [Post("user0", "the quick brown fox")]
+    paid = load(run, min_users=1).pay(posts).nats.tolist()
+    another()
+    for refused in (lambda: load(run), lambda: forget(run / "model", "user0")):
+        with pytest.raises(FirehoseError, match=REFUSED):
+            refused()
+    assert not file.with_suffix(".ran").exists()
+    assert load(run, min_users=1, trust=True).pay(posts).nats.tolist() == paid

@@ -104,7 +104,7 @@ def test_every_learner_goes_with_every_optimizer(
     assert sum(r.released for r in rounds) == len(remembered)
     assert len(game.memory) == (7 if case.learner == "icarl" else 10)
     assert all(0 <= r.steps.kept <= r.steps.taken <= 2 for r in rounds)
-    assert sum(r.steps.kept for r in rounds) > 0
+    assert (sum(r.steps.kept for r in rounds) > 0) == (case.optimizer != "frozen")
     assert all((r.steps.tokens > 0) == (r.steps.taken > 0) for r in rounds)
     assert all(set(r.seconds) == {"pay", "admit", "descend", "remember"} for r in rounds)
 
@@ -130,7 +130,8 @@ def test_the_loss_is_paid_before_anything_is_learned_from_the_batch(case: Case) 
         before = game.predictor().pay(batch).nats.tolist()
         (played,) = game.play([batch])
         assert played.paid.nats.tolist() == before
-    assert [game.model.pay(batch).nats.tolist() for batch in batches] != at_first
+    in_the_end = [game.model.pay(batch).nats.tolist() for batch in batches]
+    assert (in_the_end != at_first) == (case.optimizer != "frozen")
 
 
 def test_a_batch_s_words_do_not_leak_into_its_own_prediction() -> None:

@@ -8,13 +8,12 @@ from fake_gpu import FAKE, FakeGPU
 from firehose.errors import FirehoseError
 from firehose.game.round import play
 from firehose.generation.decoding import Decoder
-from firehose.methods.predictor import ModelPredictor
 from firehose.models import device
 from firehose.models.device import HALF, Compute, Device
 from firehose.models.dropout import Random
 from firehose.models.personal import Architecture, Personal
 from firehose.optim.gradient import Gradient
-from small_methods import adam, buffer, congrad, learner
+from small_methods import adam, buffer, congrad, learner, model_predictor
 from small_models import TINY, awake, batch_of, tiny
 
 POSTS = batch_of([[1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [11, 12, 13, 14]], users=[0, 1, 1, 20])
@@ -101,7 +100,7 @@ def test_a_whole_game_stays_on_its_device(
             optimizer = congrad(adam(model, 1e-3), 2, validation=2, restore_moments=True)
             rounds = play(
                 [POSTS] * 3,
-                ModelPredictor(model),
+                model_predictor(model, optimizer.weights),
                 model,
                 learner(kind, 4),
                 optimizer,

@@ -14,6 +14,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.plan import make_plan
 from firehose.data.prepare import prepare
 from firehose.errors import FirehoseError
+from firehose.storage import workspace as workspaces
 from firehose.storage.workspace import workspace
 
 
@@ -139,6 +140,7 @@ def test_interrupted_between_the_two_renames_the_old_folder_is_put_back(
             raise KeyboardInterrupt
         return rename(path, target)
 
+    monkeypatch.setattr(workspaces, "exchange", lambda *_: False)  # as on some file systems
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), workspace(out, replace=True) as folder:
         (folder / "result").mkdir()

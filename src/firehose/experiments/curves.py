@@ -82,9 +82,9 @@ def online_fit(found: Comparison) -> Figure:
             _line(axes, "best possible, not knowing the user", floor.agnostic)
             _line(axes, "best possible, knowing the user", floor.personalized, below=True)
             axes.margins(y=0.1)  # room for the words below the last line
-        for price in found.prices:
-            if not price.is_simple:
-                _line(axes, price.name, price.perplexity)
+        drawn = [price for price in found.prices if not price.is_simple]
+        for place, price in enumerate(drawn):  # side by side, for they may be close to each other
+            _line(axes, price.name, price.perplexity, right=1 - place / len(drawn))
         _perplexity(axes)
     count_axis(both[-1], "posts seen")
     return figure
@@ -186,10 +186,10 @@ def compute(found: Comparison) -> Figure:
     return figure
 
 
-def _line(axes: Axes, name: str, value: float, below: bool = False) -> None:
-    """A dotted line across the axes, and its name at the right, above or below it."""
+def _line(axes: Axes, name: str, value: float, below: bool = False, right: float = 1.0) -> None:
+    """A dotted line across the axes, and its name above or below it, up to the share ``right``."""
     axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-    where, offset = ((1, value), ("axes fraction", "data")), (0, -2.5 if below else 2.5)
+    where, offset = ((right, value), ("axes fraction", "data")), (0, -2.5 if below else 2.5)
     note(axes, name, where, offset, ha="right", va="top" if below else "bottom")
 
 

@@ -88,7 +88,7 @@ class Trained(store.Trained):
     @property
     def speaker(self) -> Speaker | None:
         """What has a say beside the model when texts are written, if anything has."""
-        return self._predictor and self._predictor.speaker
+        return None if self._predictor is None else self._predictor.speaker
 
     def number(self, user: str | None) -> int:
         """The number of a user of whom anything is known; ``NOBODY`` for anybody else."""
@@ -113,7 +113,9 @@ class Trained(store.Trained):
 
     def companion(self) -> Companion | None:
         """What is saved beside the model."""
-        return self._predictor and companion_of(self._predictor, self.users.name)
+        if self._predictor is None:
+            return None
+        return companion_of(self._predictor, self.users.name)
 
     def learn(self, posts: Sequence[Post]) -> Paid:
         """Predict these posts, pay for them, and then learn from them; returns what they cost.

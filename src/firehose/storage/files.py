@@ -1,6 +1,8 @@
 """One way to write a file: aside, brought to disk, then renamed, so that it appears whole."""
 
 import contextlib
+import ctypes
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -50,6 +52,20 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for each in reversed(missing):
         sync(each.parent)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Let two folders change places at one moment; returns False where the system cannot do it."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if call(here, os.fsencode(first), here, os.fsencode(second), swap) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):  # the file system cannot
+        return False
+    raise OSError(number, os.strerror(number), str(second))
 
 
 def sync(path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firehose.errors import FirehoseError
-from firehose.storage.files import sync
+from firehose.storage.files import exchange, sync
 from firehose.storage.locks import LockedError, locked
 
 
@@ -35,6 +35,7 @@ def workspace(out: Path, replace: bool = False) -> Iterator[Path]:
             _publish(folder, out, replace, replaces)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        sync(out.parent)  # what was replaced does not come back
 
 
 def refuse_existing(out: Path, replace: bool) -> None:
@@ -45,7 +46,7 @@ def refuse_existing(out: Path, replace: bool) -> None:
 
 def _publish(folder: Path, out: Path, replace: bool, is_held: bool) -> None:
     """Bring the result to disk, then rename it to ``out``, whose lock is held or there was none."""
-    result, replaced = folder / "result", folder / "replaced"
+    result = folder / "result"
     for path in (result, *result.rglob("*")):
         sync(path)
     refuse_existing(out, replace)  # it may have appeared meanwhile
@@ -54,14 +55,23 @@ def _publish(folder: Path, out: Path, replace: bool, is_held: bool) -> None:
             locks.enter_context(locked(out, wait=True))  # before the parent's: as everybody does
         locks.enter_context(locked(out.parent, wait=True))
         refuse_existing(out, replace)
-        try:
-            if out.exists():
-                out.rename(replaced)
-            result.rename(out)
-        except BaseException:  # Ctrl-C between the two, as well
-            _restore(folder, out)
-            raise
+        if not (out.exists() and exchange(result, out)):
+            _move(folder, out)
     sync(out.parent)
+
+
+def _move(folder: Path, out: Path) -> None:
+    """Rename the result to ``out``; an older one is moved away, and is there again if that fails.
+
+    In between there is neither; where two folders can be exchanged, that is not needed.
+    """
+    try:
+        if out.exists():
+            out.rename(folder / "replaced")
+        (folder / "result").rename(out)
+    except BaseException:  # Ctrl-C between the two, as well
+        _restore(folder, out)
+        raise
 
 
 def _restore(folder: Path, out: Path) -> None:

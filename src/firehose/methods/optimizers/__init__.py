@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from firehose.batch import Batch
-from firehose.methods.predictor import RawWeights, WeightSet
+from firehose.methods.predictor import RawWeights
 from firehose.methods.step import Setup, Step, Steps
+from firehose.models.model import WeightSet
 from firehose.optim.rule import UpdateRule
 from firehose.plugins import Choice, Plugin, Registry
 
