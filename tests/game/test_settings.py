@@ -131,3 +131,7 @@ def test_a_buffer_within_an_optimizer_is_held_to_the_same() -> None:
         make_settings("laptop", given, play={"optimizer": "online-gd"})
     optimizer = make_settings("laptop", given, play={"optimizer": "congrad"}).play.optimizer
     assert optimizer.public()["validation_batch"] == 7
+
+
+def test_an_optimizer_that_takes_no_step_needs_no_rate_of_its_own() -> None:
+    assert make_settings("laptop", ["play.optimizer=frozen"]).play.optimizer.kind == "frozen"

@@ -88,6 +88,8 @@ class Settings(Section):
             refuse_unknown("benchmark", benchmark, list(BENCHMARKS))
             names += [benchmark]
         found = [rates[name] for name in names if name in rates]
+        if not any(OPTIMIZERS.find(name).takes_steps for name in names if name not in BENCHMARKS):
+            found = list(rates.values())  # none is ever used
         if not found:
             raise ValueError(
                 f"play.rule.rate has one number for each of {', '.join(rates)}, and none for "

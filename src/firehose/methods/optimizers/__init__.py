@@ -16,6 +16,7 @@ class Optimizer(Plugin):
     """Decides what may be learned, and takes the steps of a round with its update rule."""
 
     holds_back = False  # whether posts wait in it before they are released
+    takes_steps = True  # or the model stays as it is, and needs no rate
     weights: Sequence[WeightSet] = (RawWeights(),)  # to predict with; the first ones pay
 
     def __init__(self, settings: Choice, setup: Setup, rule: UpdateRule) -> None:

@@ -7,6 +7,8 @@ from firehose.methods.step import Step, Steps
 class Frozen(Optimizer):
     """Leaves the model as it began."""
 
+    takes_steps = False
+
     def descend(self, step: Step) -> Steps:
         """Take no step."""
         return Steps()
