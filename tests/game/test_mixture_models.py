@@ -225,6 +225,6 @@ def _rows(counts: dict[str, Any]) -> list[list[tuple[int, ...]]]:
     tables = []
     for table in (counts["pairs"], counts["contexts"]):
         columns = [table["words"].ravel(), *table.get("columns", {}).values()]
-        taken = (table["low"] != 0) | (table["high"] != 0)
+        taken = columns[0] != 0
         tables.append(sorted(zip(*(column[taken].tolist() for column in columns), strict=True)))
     return tables
