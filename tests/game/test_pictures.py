@@ -128,7 +128,8 @@ def test_a_game_in_a_folder_is_its_rounds_and_looks_between_them(
     taken = 0
     for played in game.rounds(stream):
         seen.append(seen[-1] + len(played.batch))
-        accuracy.append(accuracies(model.classify, corpus.tasks.test))
+        with game.predictor.in_use():
+            accuracy.append(accuracies(model.classify, corpus.tasks.test))
         taken += played.steps.taken
     looks = np.searchsorted(seen, outcome.seen)
     assert np.array(seen)[looks].tolist() == outcome.seen.tolist()
