@@ -20,7 +20,7 @@ Numbers = NDArray[np.int64]
 class Seen(NamedTuple):
     """What is known of the continuations of some contexts."""
 
-    count: NDArray[np.int64]  # [places, pieces], how often each piece followed
+    counts: NDArray[np.int64]  # [places, pieces], how often each piece followed
     total: NDArray[np.int64]  # [places], how often any did
     different: NDArray[np.int64]  # [places], how many different ones did
 

@@ -46,7 +46,7 @@ def find(chain: Chain, posts: Posts, contexts: Contexts, most: int) -> Matches:
 class Opinions(NamedTuple):
     """What matches of at least some lengths say of the next piece, length by length."""
 
-    count: NDArray[np.int64]  # [lengths, places, pieces]
+    counts: NDArray[np.int64]  # [lengths, places, pieces]
     total: NDArray[np.int64]  # [lengths, places]
     different: NDArray[np.int64]  # [lengths, places]
     newest: NDArray[np.int64]  # [lengths, places], what followed last time; −1: there is no match
@@ -80,10 +80,9 @@ def opinions(
         which, piece, level, at = which[told], piece[told], level[told], at[told]
     places, levels = len(depth), len(lengths)
     row = level * places + which
-    newest = np.full(levels * places, len(which))
+    newest = np.full((levels, places), len(which))
     # The newest is written last. (Views that run backwards would be written in any order.)
-    newest[row[::-1].copy()] = np.arange(len(which))[::-1].copy()
-    newest = newest.reshape(levels, places)
+    newest.reshape(-1)[row[::-1].copy()] = np.arange(len(which))[::-1].copy()
     for above in range(levels - 1, 0, -1):
         np.minimum(newest[above - 1], newest[above], out=newest[above - 1])
     count, different = _counted(which, piece, level, pieces, levels)

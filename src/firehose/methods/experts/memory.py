@@ -77,8 +77,8 @@ class Memory(Expert):
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        parts = (self.posts, *self.counts, *self.longer, *self.own)
-        return sum(part.nbytes for part in parts)
+        found = sum(chain.nbytes for chain in self._chains())
+        return self.posts.nbytes + sum(counts.nbytes for counts in self.counts) + found
 
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
         """What followed the same contexts before."""
@@ -86,7 +86,7 @@ class Memory(Expert):
         heard_counts, heard_longer = self.heard
         for counts in heard_counts:
             seen = counts.look(contexts, pieces)
-            told.counts(*(each[None] for each in seen), again=True)
+            told.counts(seen.counts[None], seen.total[None], seen.different[None], again=True)
         limits = self.settings
         for chain, lengths, most, min_users in (
             *((chain, LONGER, limits.matches, limits.min_users) for chain in heard_longer),
@@ -94,7 +94,7 @@ class Memory(Expert):
         ):
             matches = find(chain, self.posts, contexts, most)
             found = opinions(matches, self.posts, contexts.depth, pieces, lengths, min_users)
-            told.counts(found.count, found.total, found.different, again=chain.by_user)
+            told.counts(found.counts, found.total, found.different, again=chain.by_user)
             told.newest(found.newest, found.age)
             longest = np.zeros((1, len(contexts)), np.int64)
             np.maximum.at(longest[0], matches.which, matches.length)

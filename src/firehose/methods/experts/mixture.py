@@ -27,7 +27,7 @@ class MixtureSettings(Choice):
     """Which experts there are beside the model, and how their weights are learned."""
 
     kind: str = "mixture"
-    experts: tuple[ExpertChoice, ...] = Field(default=("memory",), validate_default=True)  # type: ignore[arg-type]
+    experts: tuple[ExpertChoice, ...] = Field(default=("memory",), validate_default=True)
     weight_sets: int = Field(default=1, ge=0, le=16)  # of the model: the first that pay; 0: none
     prime: bool = True  # whether the experts know the posts that come before the stream
     weighing: Literal["network", "posterior"] = "network"  # by place, or by what each has paid
@@ -80,7 +80,7 @@ class Mixture(Predictor):
         self._paid = batch, evidence
         post = _posts(batch)
         nats = -np.log(self.gate.mix(evidence, post)[:, 0])
-        return Paid(np.bincount(post, nats, len(batch)), batch.words)
+        return Paid(np.bincount(post, nats, len(batch)).astype(np.float64), batch.words)
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""

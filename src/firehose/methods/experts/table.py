@@ -146,7 +146,8 @@ class Table:
 
 def _marks(keys: Keys) -> Keys:
     """The 48 bits by which rows are known, never 0, with a number of 0 behind them."""
-    return np.maximum(keys & ~_NUMBER, _NUMBER + np.uint64(1))
+    marks: Keys = np.maximum(keys & ~_NUMBER, _NUMBER + np.uint64(1))
+    return marks
 
 
 def _lane(rows: NDArray[np.uint64], marks: Keys) -> tuple[Slots, NDArray[np.bool_]]:
