@@ -35,12 +35,12 @@ def _options(
 
 def main() -> None:
     """Run a command. What the user can mend is one sentence on stderr, and status 1 or 2."""
-    interrupt_when_terminated()
-    end_with_parent()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a locale may lack a character, a name may, too
-            stream.reconfigure(errors="replace")
     try:
+        interrupt_when_terminated()  # from here on, so that no moment is without its sentence
+        end_with_parent()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a locale or a name may lack a character
+                stream.reconfigure(errors="replace")
         _refuse_odd_names(sys.argv[1:])
         code = app(standalone_mode=False)
         if sys.stdout is not None:
