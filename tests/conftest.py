@@ -75,3 +75,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Three users with 24 posts each: 18 to train on, 3 + 3 held out."""
     return prepared(tmp_path_factory.mktemp("small"), simple_posts())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the examples of the docs first: they take longest, and workers should end together."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
