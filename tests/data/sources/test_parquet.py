@@ -180,6 +180,18 @@ def test_long_texts_are_skipped_one_by_one(tmp_path: Path, monkeypatch: pytest.M
         ]
 
 
+def test_no_text_is_not_as_long_as_the_first_of_a_dictionary(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = pa.array(["x" * 5_000, None, "y"]).dictionary_encode()
+    columns = {"user": ["u"] * 3, "time": [0] * 3, "text": texts, "id": ["0", "1", "2"]}
+    pq.write_table(pa.table(columns), path)
+    assert read(path, max_record_bytes=602) == [
+        Skip("too long", f"{path}:row 1"),
+        Skip("no text", f"{path}:row 2"),
+        Post("u", "y", 0, "2"),
+    ]
+
+
 def test_more_rows_than_a_file_can_have_are_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

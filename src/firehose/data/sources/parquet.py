@@ -152,8 +152,8 @@ def _sizes(column: Any) -> Sizes | int:
     if pa.types.is_dictionary(column.type):
         if not _is_text(column.type.value_type):
             return 0
-        lengths = _lengths(column.dictionary)
-        return lengths[pc.fill_null(column.indices, 0).to_numpy()] if len(lengths) else 0
+        lengths = np.append(_lengths(column.dictionary), 0)  # the last is that of no text
+        return cast(Sizes, lengths[pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy()])
     return _lengths(column) if _is_text(column.type) else 0
 
 
