@@ -72,7 +72,7 @@ def read_rows(
         # A long text that is stored once must not be copied for each row that it is in.
         is_shared = ROWS * _longest_shared(path, group, texts) > SHARED_BYTES
         with pq.ParquetFile(path, read_dictionary=texts if is_shared else None) as file:
-            at_a_time, first = _rows_at_a_time(file, group, needed), 0
+            at_a_time, first = _rows_at_a_time(file, group), 0
             for batch in file.iter_batches(at_a_time, [group], needed, use_threads=False):
                 some = batch[max(span.start - first, 0) : span.stop - first]
                 if len(some):
@@ -94,12 +94,13 @@ def _longest_shared(path: str, group: int, texts: Sequence[str]) -> int:
     return max((int(_lengths(values).max(initial=0)) for values in shared), default=0)
 
 
-def _rows_at_a_time(file: pq.ParquetFile, group: int, needed: Sequence[str]) -> int:
-    """So many rows that, if all are alike, they have 16 MiB, as far as the footer tells."""
+def _rows_at_a_time(file: pq.ParquetFile, group: int) -> int:
+    """So many rows that, if all are alike, they have 16 MiB, as far as the footer tells.
+
+    The sizes of single columns are not asked for: in a damaged footer, that ends the process.
+    """
     metadata = file.metadata.row_group(group)
-    columns = map(metadata.column, range(metadata.num_columns))
-    sizes = [c.total_uncompressed_size for c in columns if c.path_in_schema in needed]
-    rows: int = BYTES * metadata.num_rows // max(sum(sizes), 1)
+    rows: int = BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
     return min(max(rows, 1), ROWS)
 
 
