@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from firehose.data.post import Post, Skip
 from firehose.data.sources import parquet
+from firehose.data.sources.files import DamagedError
 from firehose.data.sources.parquet import _times
 from firehose.data.sources.tabular import Tabular
 
@@ -190,6 +191,16 @@ def test_no_text_is_not_as_long_as_the_first_of_a_dictionary(tmp_path: Path) -> 
         Skip("no text", f"{path}:row 2"),
         Post("u", "y", 0, "2"),
     ]
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_texts_that_are_not_in_their_dictionary_are_damage(wrong: int) -> None:
+    indices = pa.array([0, None, wrong], pa.int32())
+    column = pa.DictionaryArray.from_arrays(indices, ["a", "b"], safe=False)
+    with pytest.raises(DamagedError):
+        parquet._stored(pa.record_batch({"text": column}), "text")
+    fine = pa.record_batch({"text": pa.array(["a", None]).dictionary_encode()})
+    assert parquet._stored(fine, "text").to_pylist() == ["a", None]
 
 
 def test_a_footer_that_contradicts_itself_does_not_end_the_process(tmp_path: Path) -> None:

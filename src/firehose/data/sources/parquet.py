@@ -105,9 +105,17 @@ def _rows_at_a_time(file: pq.ParquetFile, group: int) -> int:
 
 
 def _stored(batch: pa.RecordBatch, name: str) -> Any:
-    """A column, the first of its name, as it is stored below a type of an application's own."""
+    """A column, the first of its name, as it is stored below a type of an application's own.
+
+    Raises a DamagedError where it refers to texts that are not there, which Arrow does not notice.
+    """
     column = batch.column(batch.schema.names.index(name))
-    return column.storage if isinstance(column, pa.ExtensionArray) else column
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if pa.types.is_dictionary(column.type):
+        ends = pc.min_max(column.indices).as_py()
+        if ends["max"] is not None and not 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
+            raise DamagedError
+    return column
 
 
 def _some(
