@@ -218,7 +218,8 @@ def _sentence(section: type[BaseModel], error: ValidationError, origin: str) -> 
     if first["type"] == "extra_forbidden":
         owner = _owner(section, path[:-1])
         fields = [field for field in owner.model_fields if field != "kind"] if owner else []
-        return f"Unknown key {name!r} in {origin}: {nearest(path[-1], fields)}"
+        known = nearest(path[-1], fields) if fields else "nothing can be set there."
+        return f"Unknown key {name!r} in {origin}: {known}"
     if first["type"] == "literal_error":
         choices, value = re.findall("'(.*?)'", first["ctx"]["expected"]), first["input"]
         told = shortened(repr(value))

@@ -54,8 +54,7 @@ class Memory(Expert):
     def __init__(self, settings: MemorySettings, setup: Setup) -> None:
         super().__init__(settings, setup)
         self._clear()
-        orders = range(1, COUNTED + 1) if settings.everybody else ()
-        names = [f"{how} {order}" for order in orders for how in ("all", "all, again")]
+        names = [f"{how} {each.order}" for each in self.counts for how in ("all", "all, again")]
         if settings.everybody:
             names += [f"{how} {n}" for how in ("all", "all, newest") for n in LONGER]
         if settings.own:
