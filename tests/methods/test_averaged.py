@@ -82,14 +82,23 @@ def test_a_horizon_that_is_none_is_refused(horizon: float) -> None:
 
 
 def test_the_settings_and_the_rate_of_a_recipe_are_those_of_the_inner_optimizer() -> None:
-    made = make_settings("laptop", ["play.optimizer.kind=averaged", "play.optimizer.inner=congrad"])
-    plain = make_settings("laptop", ["play.optimizer=congrad"])
+    made = make_settings("demo", ["play.optimizer.kind=averaged", "play.optimizer.inner=congrad"])
+    plain = make_settings("demo", ["play.optimizer=congrad"])
     chosen = made.play.optimizer
     assert isinstance(chosen, Averaged.Settings)
     assert chosen.inner == plain.play.optimizer
     assert made.play.rule == plain.play.rule
-    descent = make_settings("laptop", ["play.optimizer=averaged"]).play
-    assert descent.rule == make_settings("laptop", ["play.optimizer=online-gd"]).play.rule
+    descent = make_settings("demo", ["play.optimizer=averaged"]).play
+    assert descent.rule == make_settings("demo", ["play.optimizer=online-gd"]).play.rule
+
+
+@pytest.mark.parametrize(("own", "expected"), [({}, 0.1), ({"averaged": 0.2}, 0.2)])
+def test_the_rate_is_that_of_the_inner_optimizer_or_its_own(
+    own: dict[str, float], expected: float
+) -> None:
+    rates = {"congrad": 0.3, "online-gd": 0.1, **own}
+    chosen = {"optimizer": "averaged", "rule": {"rate": rates}}
+    assert make_settings(play=chosen).play.rule.rate == expected
 
 
 def test_who_is_forgotten_is_in_no_average() -> None:

@@ -1,6 +1,6 @@
 """Runs beside each other, or one alone: a page with their tables and curves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from firehose.data.corpus import Corpus
@@ -8,11 +8,10 @@ from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES, Comparison
 from firehose.experiments.looks import Run
 from firehose.experiments.naming import name_of
+from firehose.experiments.tables import slice_table
 from firehose.game.folder import find_corpus, read_run, reading
-from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome
 from firehose.report.page import Block, Heading, Paragraph, page
-from firehose.report.tables import Table
 from firehose.report.words import many
 from firehose.storage.files import write_whole
 
@@ -72,11 +71,15 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         Heading("Through time, and back"),
         *(kind.show(found, found.runs, out / name) for name, kind in FIGURES.items()),
         Heading("Slices"),
-        _slices(
+        slice_table(
+            {run.name: run.outcome.by_history for run in found.runs},
+            "Online perplexity by the user's number of earlier posts",
+        ),
+        slice_table(
             {run.name: run.outcome.after_silence for run in found.runs},
             "Online perplexity by the time since the user's last post",
         ),
-        _slices(
+        slice_table(
             {run.name: run.outcome.by_activity for run in found.runs},
             "Online perplexity by how much the user writes, the quietest first",
         ),
@@ -88,16 +91,6 @@ def write(found: Comparison, out: Path, command: str) -> Path:
     content = page(f"The game on {found.corpus}", summary, blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
-
-
-def _slices(by_run: Mapping[str, Slices], title: str) -> Table:
-    """A row for each slice, a column for each run."""
-    slices = list(by_run.values())
-    rows = [
-        [key, f"{part.posts:,}", *(f"{each[key].value:.1f}" for each in slices)]
-        for key, part in slices[0].items()
-    ]
-    return Table(["", "posts", *by_run], rows, title)
 
 
 def report(

@@ -38,6 +38,7 @@ class Job:
     store: Path  # the folder of all jobs
     start: "Job | None" = None  # makes the model that this one begins with
     older: str | None = None  # the folder of the same job, done by another version of the code
+    called: str = ""  # in an experiment; no part of what it is
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -96,7 +97,8 @@ class Job:
         flat = {name: str(value) for name, value in chosen.items()}
         del flat[f"{self.kind}.seed"]
         kinds = {name[:-5]: value for name, value in flat.items() if name.endswith(".kind")}
-        return {"kind": self.kind} | flat | kinds
+        called = {"name": self.called} if self.called else {}
+        return {"kind": self.kind} | called | flat | kinds
 
     @property
     def folder(self) -> Path:
@@ -202,13 +204,13 @@ def make_jobs(
                         f"{origin}: with pictures there are only runs of kind play."
                     )
                 pictures = PictureCorpus(path, plan, settings.play.seed)
-                jobs.append(Job("play", settings, pictures, store))
+                jobs.append(Job("play", settings, pictures, store, called=runs.name))
                 continue
             start = None
             if posts().manifest.posts.get("pretrain"):
                 shared = {n: v for n, v in combination.items() if n.startswith(PRETRAINED)}
                 start = Job("pretrain", settings_of(shared), posts(), store)
-            jobs.append(Job(runs.kind, settings, posts(), store, start))
+            jobs.append(Job(runs.kind, settings, posts(), store, start, called=runs.name))
     return jobs
 
 

@@ -98,7 +98,7 @@ def totals(job: Job, measure: Shown) -> Totals | None:
         return None
     users = corpus.manifest.users
     match measure:
-        case "old" | "recent" | "forgetting" if job.kind == "play":
+        case "old" | "recent" | "forgetting" if has_costs(folder, "past"):
             old, recent = (half.totals(users=users) for half in _halves(folder, corpus))
             return {"old": old, "recent": recent, "forgetting": old.less(recent)}[measure]
         case "balanced" | "per-token":
@@ -112,8 +112,8 @@ def totals(job: Job, measure: Shown) -> Totals | None:
 
 def _halves(folder: Path, corpus: Corpus) -> tuple[Costs, Costs]:
     """The older and the newer half of the past, by time."""
-    past, seen = (read_costs(folder, corpus, name) for name in ("past", "online"))
-    is_old = past.time < (seen.time[0] + seen.time[-1]) / 2
+    past, time = read_costs(folder, corpus, "past"), corpus.splits["train"].time
+    is_old = past.time < (time[0] + time[-1]) / 2
     return past.select(is_old), past.select(~is_old)
 
 

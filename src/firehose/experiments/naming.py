@@ -27,6 +27,8 @@ MEASURES = {  # the others are called as they are
 
 def name_of(value: str, setting: str = "") -> str:
     """A setting's value, so that it can stand alone."""
+    if setting == "name":
+        return value
     if value in VALUES:
         return VALUES[value]
     if ":" in value:  # a class of the user's

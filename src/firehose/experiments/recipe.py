@@ -43,7 +43,7 @@ Drawn = Literal[
     "online-fit", "retention", "cold-start", "steps-kept", "compute",
     "accuracy", "tasks", "transfer",  # of games with tasks
 ]  # fmt: skip
-Further = Literal["differences", "after-tasks", "on-tasks"]
+Further = Literal["differences", "after-tasks", "on-tasks", "earlier-posts", "gaps"]
 
 
 def _alternatives(value: Any) -> Any:
@@ -62,6 +62,7 @@ class Runs(Section):
     """A grid of runs: every combination of what varies, with some settings fixed."""
 
     kind: Kind = "play"
+    name: str = ""  # what they are called in tables, figures and claims, instead of their settings
     set: dict[str, Any] = Field(default={})
     vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
 
@@ -80,8 +81,9 @@ class Runs(Section):
 class TablePlan(Section):
     """A table: which settings name its rows and columns, and what is in its cells.
 
-    Also, where asked for: what was measured less what was published; and of games with tasks, the
-    accuracy over all tasks after each task, and on each task in the end.
+    Also, where asked for: what was measured less what was published; of games with tasks, the
+    accuracy over all tasks after each task, and on each task in the end; of games with posts,
+    online perplexity by a user's number of earlier posts, and by the time since the last one.
     """
 
     title: str = ""
@@ -141,11 +143,14 @@ class Experiment(Section):
     experiments: Texts = ()  # instead: all of these
 
     def varies(self, kind: Kind | None = None) -> list[str]:
-        """The settings by which runs, or those of one kind, are told apart."""
+        """What tells runs, or those of one kind, apart: settings, or names if all have one."""
+        asked = [runs for runs in self.runs if kind in (None, runs.kind)]
+        if all(runs.name for runs in asked):
+            return ["name"]
         values: dict[str, set[str]] = {}
-        for runs in self.runs:
+        for runs in asked:
             fixed = {name: [value] for name, value in runs.set.items()}
-            for name, each in (fixed | runs.vary).items() if kind in (None, runs.kind) else ():
+            for name, each in (fixed | runs.vary).items():
                 values.setdefault(name, set()).update(map(str, each))
         return [name for name, different in values.items() if len(different) > 1]
 

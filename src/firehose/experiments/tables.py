@@ -1,6 +1,6 @@
 """Tables of runs: averages over seeds with their deviations, and what was published."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from firehose.experiments.ledger import Group, Value, together
 from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import Shown, TablePlan
-from firehose.game.outcome import TaskOutcome
+from firehose.game.metrics import Slices
+from firehose.game.outcome import Outcome, TaskOutcome
 from firehose.game.totals import ACCURACY, PERPLEXITY, Scale
 from firehose.report.tables import Beside, Cell, Published, Table
 from firehose.report.words import number, signed
@@ -25,6 +26,16 @@ BY_TASK: dict[str, tuple[str, Callable[[TaskOutcome], NDArray[np.float64]]]] = {
         lambda came: came.accuracy.mean(1)[came.ends],
     ),
     "on-tasks": ("accuracy on each task in the end, %", lambda came: came.accuracy[-1]),
+}
+BY_SLICE: dict[str, tuple[str, Callable[[Outcome], Slices]]] = {
+    "earlier-posts": (
+        "Online perplexity by the user's number of earlier posts",
+        lambda came: came.by_history,
+    ),
+    "gaps": (
+        "Online perplexity by the time since the user's last post",
+        lambda came: came.after_silence,
+    ),
 }
 
 
@@ -43,9 +54,29 @@ def make_tables(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
 
 
 def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
-    """What a plan also asks for, task by task."""
+    """What a plan also asks for, task by task or slice by slice."""
     asked = [BY_TASK[also] for also in plan.also if also in BY_TASK]
-    return [table for each in asked for table in _by_task(plan, found, *each)]
+    tables = [table for each in asked for table in _by_task(plan, found, *each)]
+    came = {label(group.facts, plan.rows): group.posts() for group in found}
+    games = {name: outcome for name, outcome in came.items() if outcome}
+    for also in plan.also if games else ():
+        if also in BY_SLICE:
+            title, slices = BY_SLICE[also]
+            sliced = {name: slices(outcome) for name, outcome in games.items()}
+            tables.append(slice_table(sliced, title, by_slice=False))
+    return tables
+
+
+def slice_table(by_run: Mapping[str, Slices], title: str, by_slice: bool = True) -> Table:
+    """A row for each slice of the posts and a column for each run, or the other way round."""
+    slices = next(iter(by_run.values()))
+    posts = [f"{part.posts:,}" for part in slices.values()]
+    values = [[f"{run[name].value:.1f}" for name in slices] for run in by_run.values()]
+    if by_slice:
+        lines = zip(slices, posts, *values, strict=True)
+        return Table(["", "posts", *by_run], [list(line) for line in lines], title)
+    runs = [[name, *line] for name, line in zip(by_run, values, strict=True)]
+    return Table(["", *slices], [["posts", *posts], *runs], title)
 
 
 class _Grid:

@@ -5,6 +5,7 @@ bootstrapped over users: posts of one user are not independent of each other.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from firehose.game.totals import Measured
 from firehose.methods.buffers.storage import rank
 
 DAY = 86_400_000  # milliseconds
+HISTORIES = (0, 1, 4, 16, 64, 256, 1024)  # earlier posts of a user, where slices begin
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 
 Slices = dict[str, Measured]  # word perplexities of some of the posts each, by their names
@@ -59,6 +61,13 @@ def cold_start(paid: Costs, generator: np.random.Generator, most: int = 20) -> S
     """By how many posts of the same user came before: the 1st, the 2nd, and so on."""
     names = [str(n + 1) for n in range(most)] + [f"after {most}"]
     return slices(paid, np.minimum(rank(paid.user), most), names, generator)
+
+
+def by_history(paid: Costs, generator: np.random.Generator) -> Slices:
+    """By how many posts of the same user came before, in wider and wider slices."""
+    group = np.searchsorted(HISTORIES, rank(paid.user), side="right") - 1
+    names = [f"{first} to {end - 1}" for first, end in pairwise(HISTORIES[1:])]
+    return slices(paid, group, ["none", *names, f"{HISTORIES[-1]} or more"], generator)
 
 
 def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:

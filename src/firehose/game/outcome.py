@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
@@ -104,6 +105,7 @@ class Outcome(GameResult):
     curve: metrics.Curve
     retention: metrics.Retention
     cold_start: metrics.Slices
+    by_history: metrics.Slices = Field(default={})  # older results do not have it
     after_silence: metrics.Slices
     by_activity: metrics.Slices
 
@@ -125,6 +127,7 @@ class Outcome(GameResult):
             curve=metrics.online_fit(paid),
             retention=metrics.retention(past, int(paid.time[0]), int(paid.time[-1])),
             cold_start=metrics.cold_start(paid, generator),
+            by_history=metrics.by_history(paid, generator),
             after_silence=metrics.after_silence(paid, generator),
             by_activity=metrics.by_activity(paid, generator),
             test_balanced=test.measured(generator, "user"),
@@ -152,7 +155,7 @@ class Outcome(GameResult):
         }
         return [
             Table(heads, _rows(main), "Perplexity, per word if not said otherwise"),
-            Table(heads, _rows(self.cold_start), "By a user's number of earlier posts"),
+            Table(heads, _rows(self.by_history), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             *self.spent(),
         ]

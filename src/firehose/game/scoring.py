@@ -207,7 +207,8 @@ def _posts_and_nats(
         case "online":
             pass
         case "past":
-            seen = (folder / cost_file("online")).stat().st_size // 4
+            played = folder / cost_file("online")  # not there where all was trained on at once
+            seen = played.stat().st_size // 4 if played.is_file() else len(train)
             places, weight = past_sample(train.time[:seen])
             fitting = len(places)
         case "crossed":  # every post once for each of some other users

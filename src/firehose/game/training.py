@@ -16,7 +16,7 @@ from firehose.game.evaluate import cross_costs
 from firehose.game.folder import Run
 from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
-from firehose.game.scoring import costs, write_costs
+from firehose.game.scoring import costs, score_past, write_costs
 from firehose.game.settings import Training
 from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
@@ -149,6 +149,8 @@ class Fit:
         self.run.score(self.model)
         if crossed := cross_costs(self.model, self.corpus.splits["test"]):
             write_costs(self.run.folder, "crossed", crossed)
+        if self.run.card.kind == "offline":
+            write_costs(self.run.folder, "past", score_past(self.model, self.posts))
         compute = {
             "gradient steps": self.total,
             "tokens trained on": sum(epoch.tokens for epoch in self.history),

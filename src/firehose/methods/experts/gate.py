@@ -24,7 +24,7 @@ class Gate:
     """
 
     def __init__(
-        self, features: int, opinions: int, hidden: int, rate: float, seed: int, steps: int = 2
+        self, features: int, opinions: int, hidden: int, rate: float, seed: int, steps: int = 4
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
         first = torch.randn(hidden, features, generator=generator) / max(features, 1) ** 0.5
@@ -37,14 +37,14 @@ class Gate:
 
     def weights(self, evidence: Evidence) -> Tensor:
         """Each opinion's weight, ``[places, opinions]``; 0 where it does not speak."""
-        return self._forward(evidence)[1]
+        features, silent = (torch.from_numpy(e.T) for e in (evidence.features, ~evidence.speaks))
+        return self._forward(features, silent)[1]
 
-    def _forward(self, evidence: Evidence) -> tuple[Tensor, Tensor]:
+    def _forward(self, features: Tensor, silent: Tensor) -> tuple[Tensor, Tensor]:
         """The hidden units of each place, and the weights."""
         first, first_bias, second, second_bias = self.parameters
-        inner = functional.linear(torch.from_numpy(evidence.features.T), first, first_bias).relu_()
+        inner = functional.linear(features, first, first_bias).relu_()
         logits = functional.linear(inner, second, second_bias)
-        silent = torch.from_numpy(~evidence.speaks.T)
         return inner, logits.masked_fill_(silent, SILENT).softmax(1)
 
     def mix(self, evidence: Evidence, post: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
@@ -58,11 +58,18 @@ class Gate:
         return mixed
 
     def learn(self, evidence: Evidence, post: NDArray[np.int64]) -> None:
-        """Take steps that make what came more probable: the first of the pieces asked for."""
-        probability = torch.from_numpy(evidence.probability[:, :, 0].T)
-        features = torch.from_numpy(evidence.features.T)
-        for _ in range(self.steps_a_round if len(probability) else 0):
-            inner, weights = self._forward(evidence)
+        """Take steps that make what came more probable: the first of the pieces asked for.
+
+        Each step is on a share of the places, one of every few, so that each is learned from once.
+        """
+        steps = min(self.steps_a_round, len(post))
+        for step in range(steps):
+            chosen = slice(step, None, steps)
+            features, silent, probability = (
+                torch.from_numpy(np.ascontiguousarray(column[:, chosen].T))
+                for column in (evidence.features, ~evidence.speaks, evidence.probability[:, :, 0])
+            )
+            inner, weights = self._forward(features, silent)
             # Of −log Σ w p by the logits: w, less the share of each opinion in what was predicted.
             shares = weights * probability
             shares /= shares.sum(1, keepdim=True).clamp_min_(1e-30)

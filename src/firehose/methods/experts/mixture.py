@@ -33,7 +33,7 @@ class MixtureSettings(Choice):
     weighing: Literal["network", "posterior"] = "network"  # by place, or by what each has paid
     hidden: int = Field(default=64, ge=1, le=4096)  # units of the network that weighs
     rate: float = Field(default=3e-3, gt=0, allow_inf_nan=False)  # of its steps
-    steps: int = Field(default=2, ge=0, le=100)  # it takes on each round
+    steps: int = Field(default=4, ge=0, le=100)  # on each round, each on a share of its pieces
     seed: int = Field(default=0, ge=0, lt=2**63)
 
 

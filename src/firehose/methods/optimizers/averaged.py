@@ -32,11 +32,11 @@ class Averaged(Optimizer):
     """
 
     class Settings(Choice):
-        """One average, of the last sixth of the steps, around Online GD."""
+        """One average, of the last tenth of the steps, around Online GD."""
 
         kind: str = "averaged"
         inner: Inner = Field(default="online-gd", validate_default=True)
-        horizons: tuple[Horizon, ...] = Field(default=(0.15,), min_length=1)
+        horizons: tuple[Horizon, ...] = Field(default=(0.1,), min_length=1)
         users: bool = True  # whether the vectors of users are averaged, too
         candidates: bool = False  # whether ConGraD inside may go on from an average
 
