@@ -98,7 +98,7 @@ def weigh(memory: Memory) -> None:
     """Print the bytes for each token, by part."""
     tokens = memory.posts.size - memory.posts.removed
     parts = {"posts": memory.posts.nbytes}
-    parts |= {f"counts of order {each.order}": each.nbytes for each in memory.counts}
+    parts |= {"counts": sum(each.nbytes for each in memory.counts)}
     parts |= {"everybody's places": sum(each.nbytes for each in memory.longer)}
     parts |= {"users' places": sum(each.nbytes for each in memory.own)}
     shown = ", ".join(f"{name} {size / tokens:.1f}" for name, size in parts.items())

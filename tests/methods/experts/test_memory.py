@@ -8,7 +8,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from firehose.batch import Batch
 from firehose.methods.experts import memory as module
-from firehose.methods.experts.chain import Chain
+from firehose.methods.experts.chain import NONE, Chain
 from firehose.methods.experts.contexts import Contexts
 from firehose.methods.experts.memory import Memory
 from small_memories import EOT, PIECES, SOT, Plain, Post, as_batch, ask, memory, rounds, told
@@ -143,9 +143,13 @@ def test_a_chain_gives_places_newest_first_and_grows(monkeypatch: pytest.MonkeyP
     assert len(found.longer[0].heads) > 1024 < len(found.own[0].heads)  # both were made anew
     for chain in (*found.longer, *found.own):
         contexts = Contexts.of(as_batch(chosen[-3:]), found.reach)
-        places, which = chain.walk(contexts, 4096)
-        for number in range(len(contexts)):
-            assert (np.diff(places[which == number]) < 0).all()
+        newest, before, first = chain.links(contexts)
+        assert (newest != NONE).any()
+        for place in newest[newest != NONE].tolist():
+            walked = [place]
+            while (earlier := int(before[walked[-1] - first])) != NONE:
+                walked.append(earlier)
+            assert walked == sorted(walked, reverse=True)
     plain = Plain()
     plain.learn(chosen)
     check(found, plain, [(user, post[:8]) for user, post in chosen[-5:]])

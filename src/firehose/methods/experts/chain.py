@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.methods.experts.contexts import Contexts
+from firehose.methods.experts.compiled import compiled
+from firehose.methods.experts.contexts import Contexts, Keys
 from firehose.methods.experts.posts import with_room
 
 NONE = -1
 _HALF = np.uint64(32)
 Places = NDArray[np.int64]
+# Chains to follow: the newest place of each, the one before every place, and the place of the first
+# row of that; NONE after the last.
+Links = tuple[NDArray[np.int32], NDArray[np.int32], int]
 
 
 class Chain:
@@ -55,33 +59,14 @@ class Chain:
             self.first = int(places[0])
         self.end = int(places[-1]) + 1
         self.earlier = with_room(self.earlier, self.end - self.first)
-        order = np.argsort(buckets, kind="stable")
-        bucket, place = buckets[order], places[order].astype(np.int32)
-        begins = np.append(True, bucket[1:] != bucket[:-1])
-        before = np.append(np.int32(NONE), place[:-1])
-        before[begins] = self.heads[bucket[begins]]
-        self.earlier[place - self.first] = before
-        ends = np.append(begins[1:], True)
-        self.heads[bucket[ends]] = place[ends]
+        _link(self.heads, self.earlier, self.first, buckets, places)
 
-    def walk(self, contexts: Contexts, most: int) -> tuple[Places, Places]:
-        """Up to ``most`` places for each context, the newest first, and which context it is."""
-        here = self.heads[self._buckets(contexts)]
-        going = np.flatnonzero(here != NONE)
-        here = here[going]
-        found, which = [here], [going]
-        for _ in range(most - 1):
-            here = self.earlier[here - self.first]
-            left = here != NONE
-            going, here = going[left], here[left]
-            if not len(going):
-                break
-            found.append(here)
-            which.append(going)
-        return np.concatenate(found).astype(np.int64), np.concatenate(which)
+    def links(self, contexts: Contexts) -> Links:
+        """The chains of some contexts, for what is compiled."""
+        return self.heads[self._buckets(contexts)], self.earlier, self.first
 
     def _buckets(self, contexts: Contexts) -> Places:
-        keys = contexts.keys(self.order, self.by_user)
+        keys: Keys = contexts.keys(self.order, self.by_user)[-1]
         return ((keys >> _HALF) * np.uint64(len(self.heads)) >> _HALF).astype(np.int64)
 
     def state(self) -> dict[str, Any]:
@@ -94,3 +79,17 @@ class Chain:
         self.heads, self.earlier = state["heads"].copy(), state["earlier"].copy()
         self.first = state["first"]
         self.end = self.first + len(self.earlier) if len(self.earlier) else 0
+
+
+@compiled
+def _link(
+    heads: NDArray[np.int32],
+    earlier: NDArray[np.int32],
+    first: int,
+    buckets: Places,
+    places: Places,
+) -> None:
+    """Put places at the beginning of the chains of their buckets, one after another."""
+    for index in range(len(places)):
+        earlier[places[index] - first] = heads[buckets[index]]
+        heads[buckets[index]] = places[index]

@@ -1,11 +1,12 @@
 """The places of posts at which a piece is predicted, and checksums of the pieces before them."""
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firehose.batch import Batch
+from firehose.methods.experts.compiled import compiled
 
 NOTHING = -1  # stands before <SOT>
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -48,15 +49,15 @@ class Contexts(NamedTuple):
         return len(self.depth)
 
     def keys(self, order: int, by_user: bool = False) -> Keys:
-        """A checksum of the nearest ``order`` pieces, or of all where there are fewer.
+        """Checksums of the nearest 0, 1, … ``order`` pieces, ``[order + 1, places]``.
 
-        With ``by_user`` the user is part of it.
+        With ``by_user`` the user is part of them. Where there are fewer pieces, those count.
         """
-        keys = np.full(len(self), order + 1, np.uint64)
+        keys = np.ones((order + 1, len(self)), np.uint64)
         if by_user:
-            keys = mix(keys, self.user)
+            keys[0] = mix(keys[0], self.user)
         for distance in range(order):
-            keys = mix(keys, self.before[distance])
+            keys[distance + 1] = mix(keys[distance], self.before[distance])
         return keys
 
 
@@ -69,7 +70,15 @@ def targets(batch: Batch) -> NDArray[np.int64]:
 
 def mix(keys: Keys, values: NDArray[np.integer]) -> Keys:
     """Checksums of what ``keys`` stand for, with one more value each; they wrap at 64 bits."""
-    mixed = (keys ^ values.astype(np.int64).view(np.uint64)) * _GOLDEN
-    mixed ^= mixed >> _SHIFT
-    mixed *= _GOLDEN
+    mixed: Keys = _mix(keys, values.astype(np.int64).view(np.uint64))
+    return mixed
+
+
+def _mix(key: Any, value: Any) -> Any:
+    mixed = (key ^ value) * _GOLDEN
+    mixed = mixed ^ (mixed >> _SHIFT)
+    mixed = mixed * _GOLDEN
     return mixed ^ (mixed >> _SHIFT)
+
+
+mix_one = compiled(_mix)  # the same for one key and one value, inside what is compiled

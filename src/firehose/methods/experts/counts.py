@@ -1,46 +1,51 @@
 """How often each piece followed each short context, over all users."""
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.methods.buffers.storage import rank
-from firehose.methods.experts.contexts import Contexts, Keys, mix
-from firehose.methods.experts.table import NONE, Table
+from firehose.methods.experts.compiled import compiled
+from firehose.methods.experts.contexts import Contexts, Keys, mix, mix_one
+from firehose.methods.experts.table import LANES, NUMBER, Table, Words, enter_one, locate
 
-MOST = np.iinfo(np.uint16).max  # a count goes no further, nor does the total with it
+MOST = 65535  # a count goes no further, nor does the total with it
 _MARKS = 255  # users are told apart by as many marks: who shares one counts as the same
 
 Numbers = NDArray[np.int64]
+Marks = NDArray[np.uint8]
+# The arrays of both tables, for what is compiled. Of pairs of a context and a piece that followed,
+# whose numbers say how often: how many users have written them, as far as they are counted, and who
+# they are, [pairs, min_users − 1]. Of contexts, whose numbers say how many different pieces
+# followed: how often any piece did.
+Tables = tuple[Words, Marks, Marks, Words, NDArray[np.uint32]]
 
 
 class Seen(NamedTuple):
-    """What is known of the continuations of some contexts."""
+    """What is known of the continuations of some contexts, order by order."""
 
-    counts: NDArray[np.int64]  # [places, pieces], how often each piece followed
-    total: NDArray[np.int64]  # [places], how often any did
-    different: NDArray[np.int64]  # [places], how many different ones did
+    counts: Numbers  # [orders, places, pieces], how often each piece followed
+    total: Numbers  # [orders, places], how often any did
+    different: Numbers  # [orders, places], how many different ones did
 
 
 class Counts:
-    """Counts of what followed contexts of ``order`` pieces.
+    """Counts of what followed contexts of 1, 2, … ``orders`` pieces.
 
     With ``min_users`` over 1, only continuations count that so many different users have written.
     Of who they are a mark of 8 bits is kept, and of no more than are needed: users who share a mark
     count as one, and so does everybody who is nobody.
     """
 
-    def __init__(self, order: int, min_users: int = 1) -> None:
-        self.order, self.min_users = order, min_users
+    def __init__(self, orders: int, min_users: int = 1) -> None:
+        self.orders, self.min_users = orders, min_users
         self.clear()
 
     def clear(self) -> None:
         """Forget all counts."""
-        kept = range(self.min_users - 1)
-        marks = {"users": np.uint8, **{f"mark {number}": np.uint8 for number in kept}}
+        kept = self.min_users - 1
+        marks = {"users": np.dtype(np.uint8), "marks": np.dtype((np.uint8, (kept,)))}
         self.pairs = Table(marks if kept else {})  # the number of a row is its count
         self.contexts = Table({"total": np.uint32})  # that of different continuations
 
@@ -51,94 +56,30 @@ class Counts:
 
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Seen:
         """What followed these contexts; ``pieces`` [places, pieces] are those asked for."""
-        keys = contexts.keys(self.order)
-        known = self.contexts.find(keys)
-        known[contexts.depth < self.order] = NONE
-        total = self.contexts.get("total", known)
-        count = np.zeros(pieces.shape, np.int64)
-        asked = np.flatnonzero(total)
-        slots = self.pairs.find(mix(keys[asked, None], pieces[asked]).ravel())
-        count[asked] = self._spoken(slots).reshape(len(asked), pieces.shape[1])
-        return Seen(count, total, self.contexts.numbers(known))
+        keys = contexts.keys(self.orders)[1:]
+        return Seen(*_look(self._tables(), keys, contexts.depth, pieces))
 
     def add(self, contexts: Contexts, pieces: NDArray[np.int64]) -> None:
         """Count the pieces that followed these contexts, one at each place."""
-        places = np.flatnonzero(contexts.depth >= self.order)
-        keys = contexts.keys(self.order)[places]
-        pairs, index, number = _unique(mix(keys, pieces[places]))
-        slots = self.pairs.enter(pairs)
-        count, spoken = self.pairs.numbers(slots), self._spoken(slots)
-        self.pairs.put_numbers(slots, np.minimum(count + number, MOST))
-        if self.min_users > 1:
-            self._mark(_user_pairs(self.pairs, keys, pieces[places], contexts.user[places]))
-        self._settle(keys[index], spoken, self._spoken(slots))
+        self._count(contexts, pieces, 1)
 
     def remove(self, contexts: Contexts, pieces: NDArray[np.int64]) -> None:
         """Take counts back that were added for these places."""
-        places = np.flatnonzero(contexts.depth >= self.order)
-        keys = contexts.keys(self.order)[places]
-        pairs, index, number = _unique(mix(keys, pieces[places]))
-        slots = self.pairs.find(pairs)
-        known = slots != NONE
-        slots, index, number = slots[known], index[known], number[known]
-        count, spoken = self.pairs.numbers(slots), self._spoken(slots)
-        self.pairs.put_numbers(slots, np.maximum(count - number, 0))
-        if self.min_users > 1:
-            self._unmark(_user_pairs(self.pairs, keys, pieces[places], contexts.user[places]))
-        self._settle(keys[index], spoken, self._spoken(slots))
+        self._count(contexts, pieces, -1)
 
-    def _spoken(self, slots: NDArray[np.int64]) -> Numbers:
-        """The counts that may be told; 0 where too few users have written a pair."""
-        count = self.pairs.numbers(slots)
-        if self.min_users > 1:
-            count[self.pairs.get("users", slots) < self.min_users] = 0
-        return count
+    def _count(self, contexts: Contexts, pieces: NDArray[np.int64], change: int) -> None:
+        keys = contexts.keys(self.orders)[1:]
+        for table in (self.pairs, self.contexts):
+            table.make_room(keys.size)
+        mark = mix(np.zeros(len(contexts), np.uint64), contexts.user) % np.uint64(_MARKS)
+        places = (keys, contexts.depth, pieces, mark.astype(np.uint8))
+        pairs, known = _count(self._tables(), *places, change)
+        self.pairs.used, self.contexts.used = self.pairs.used + pairs, self.contexts.used + known
 
-    def _settle(self, keys: Keys, before: Numbers, after: Numbers) -> None:
-        """Let the totals of contexts follow the counts of some of their pairs."""
-        changed = before != after
-        contexts, which = np.unique(keys[changed], return_inverse=True)
-        slots, total = self.contexts.enter(contexts), self.contexts["total"]
-        more = np.bincount(which, (after - before)[changed], len(contexts))
-        total[slots] = (total[slots] + more.astype(np.int64)).astype(total.dtype)
-        appeared = np.sign(after)[changed] - np.sign(before)[changed]
-        others = np.bincount(which, appeared, len(contexts)).astype(np.int64)
-        different = np.minimum(self.contexts.numbers(slots) + others, MOST)
-        self.contexts.put_numbers(slots, different)
-
-    def _mark(self, pairs: "UserPairs") -> None:
-        """Note who has written these pairs, until enough different users have."""
-        users = self.pairs["users"]
-        for slots, mark in pairs.turns():
-            here = users[slots]
-            new = (here < self.min_users) & ~self._has_mark(slots, mark)
-            for number in range(self.min_users - 1):
-                free = slots[new & (here == number)]
-                self.pairs[f"mark {number}"][free] = mark[new & (here == number)]
-            users[slots[new]] += 1
-
-    def _unmark(self, pairs: "UserPairs") -> None:
-        """Take the marks of users away; one of several with a mark takes it for all of them.
-
-        Who came when there were enough was not noted: where one leaves, only those count who were,
-        and the others do so again when they write again. The safe answer is fewer.
-        """
-        users = self.pairs["users"]
-        marks = [self.pairs[f"mark {number}"] for number in range(self.min_users - 1)]
-        for slots, mark in pairs.turns():
-            users[slots] = np.minimum(users[slots], len(marks))
-            for number, column in enumerate(marks):
-                same = slots[(column[slots] == mark) & (users[slots] > number)]
-                for left, right in itertools.pairwise(marks[number:]):
-                    left[same] = right[same]
-                marks[-1][same] = 0
-                users[same] -= 1
-
-    def _has_mark(self, slots: NDArray[np.int64], mark: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        users, found = self.pairs["users"][slots], np.zeros(len(slots), bool)
-        for number in range(self.min_users - 1):
-            found |= (self.pairs[f"mark {number}"][slots] == mark) & (users > number)
-        return found
+    def _tables(self) -> Tables:
+        pairs, contexts = self.pairs, self.contexts
+        columns = pairs.columns or {"users": _NO_USERS, "marks": _NO_MARKS}
+        return pairs.words, columns["users"], columns["marks"], contexts.words, contexts["total"]
 
     def state(self) -> dict[str, Any]:
         """Both tables."""
@@ -150,31 +91,117 @@ class Counts:
         self.contexts.restore(state["contexts"])
 
 
-class UserPairs(NamedTuple):
-    """Who has written which pairs, each combination once."""
-
-    slots: NDArray[np.int64]
-    mark: NDArray[np.uint8]
-
-    def turns(self) -> list["UserPairs"]:
-        """The same in turns, in each of which a pair comes once."""
-        turn = rank(self.slots)
-        chosen = [turn == number for number in range(int(turn.max(initial=-1)) + 1)]
-        return [UserPairs(self.slots[now], self.mark[now]) for now in chosen]
+_NO_USERS, _NO_MARKS = np.zeros(0, np.uint8), np.zeros((0, 0), np.uint8)
 
 
-def _user_pairs(
-    table: Table, keys: Keys, pieces: NDArray[np.int64], user: NDArray[np.int64]
-) -> UserPairs:
-    slots = table.find(mix(keys, pieces))
-    mark = (mix(np.zeros(len(user), np.uint64), user) % np.uint64(_MARKS)).astype(np.int64)
-    both = np.unique(slots[slots != NONE] * (_MARKS + 1) + mark[slots != NONE])
-    return UserPairs(both // (_MARKS + 1), (both % (_MARKS + 1)).astype(np.uint8))
+@compiled
+def _number(words: Words, slot: int) -> Any:
+    return np.int64(words[slot // LANES, slot % LANES] & NUMBER)
 
 
-def _unique(keys: Keys) -> tuple[Keys, NDArray[np.int64], NDArray[np.int64]]:
-    """Each checksum once, where it is, and how often."""
-    order = np.argsort(keys)
-    ordered = keys[order]
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(keys)])
-    return ordered[begins], order[begins], np.diff(begins, append=len(keys))
+@compiled
+def _put_number(words: Words, slot: int, number: int) -> None:
+    word = words[slot // LANES, slot % LANES]
+    words[slot // LANES, slot % LANES] = (word & ~NUMBER) | np.uint64(number)
+
+
+@compiled
+def _told(pairs: Words, users: Marks, marks: Marks, slot: int) -> Any:
+    """The count that may be told: 0 where too few users have written the pair."""
+    needed = marks.shape[1]  # beside the first
+    if needed and users[slot] <= needed:
+        return 0
+    return _number(pairs, slot)
+
+
+@compiled
+def _mark(users: Marks, marks: Marks, slot: int, mark: int) -> None:
+    """Note who has written a pair, until enough different users have."""
+    known, most = users[slot], marks.shape[1]
+    for number in range(min(known, most)):
+        if marks[slot, number] == mark:
+            return
+    if known < most:
+        marks[slot, known] = mark
+    if known <= most:
+        users[slot] = known + 1
+
+
+@compiled
+def _unmark(users: Marks, marks: Marks, slot: int, mark: int) -> None:
+    """Take the mark of a user away; one of several with a mark takes it for all of them.
+
+    Who came when there were enough was not noted: where one leaves, only those count who were, and
+    the others do so again when they write again. The safe answer is fewer.
+    """
+    kept = 0
+    for number in range(min(users[slot], marks.shape[1])):
+        if marks[slot, number] != mark:
+            marks[slot, kept] = marks[slot, number]
+            kept += 1
+    marks[slot, kept:] = 0
+    users[slot] = kept
+
+
+@compiled
+def _count(
+    tables: Tables,
+    keys: Keys,
+    depth: Numbers,
+    pieces: Numbers,
+    mark: Marks,
+    change: int,
+) -> tuple[int, int]:
+    """Count pieces once more, or once less; returns how many pairs and contexts are new.
+
+    The totals of contexts follow the counts that may be told.
+    """
+    pairs, users, marks, contexts, total = tables
+    new_pairs = new_contexts = 0
+    for order in range(len(keys)):
+        for place in range(len(pieces)):
+            if depth[place] <= order:
+                continue
+            key = keys[order, place]
+            slot, is_new = enter_one(pairs, mix_one(key, np.uint64(pieces[place])))
+            new_pairs += is_new
+            before = _told(pairs, users, marks, slot)
+            count = _number(pairs, slot) + change
+            _put_number(pairs, slot, min(max(count, 0), MOST))
+            if len(users) and change > 0:
+                _mark(users, marks, slot, mark[place])
+            elif len(users):
+                _unmark(users, marks, slot, mark[place])
+            after = _told(pairs, users, marks, slot)
+            if before == after:
+                continue
+            slot, is_new = enter_one(contexts, key)
+            new_contexts += is_new
+            total[slot] = total[slot] + after - before
+            different = _number(contexts, slot) + (after > 0) - (before > 0)
+            _put_number(contexts, slot, min(max(different, 0), MOST))
+    return new_pairs, new_contexts
+
+
+@compiled
+def _look(
+    tables: Tables, keys: Keys, depth: Numbers, pieces: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    """The counts, totals and numbers of different continuations of ``Seen``."""
+    pairs, users, marks, contexts, total = tables
+    orders, places = keys.shape
+    counts = np.zeros((orders, places, pieces.shape[1]), np.int64)
+    totals, different = np.zeros((orders, places), np.int64), np.zeros((orders, places), np.int64)
+    for order in range(orders):
+        for place in range(places):
+            slot, is_known = locate(contexts, keys[order, place])
+            if depth[place] <= order or not is_known or not total[slot]:
+                continue
+            totals[order, place] = total[slot]
+            different[order, place] = _number(contexts, slot)
+            for index in range(pieces.shape[1]):
+                key = mix_one(keys[order, place], np.uint64(pieces[place, index]))
+                slot, is_known = locate(pairs, key)
+                if is_known:
+                    counts[order, place, index] = _told(pairs, users, marks, slot)
+    return counts, totals, different

@@ -6,152 +6,188 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.methods.experts.chain import Chain
+from firehose.methods.experts.chain import NONE, Chain, Links
+from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Contexts
 from firehose.methods.experts.posts import Posts
 
-
-class Matches(NamedTuple):
-    """Earlier places that end in the same context as one of those asked about, newest first."""
-
-    which: NDArray[np.int64]  # [matches], the place asked about
-    length: NDArray[np.int64]  # [matches], pieces that agree
-    at: NDArray[np.int64]  # [matches], the place
-
-
-def find(chain: Chain, posts: Posts, contexts: Contexts, most: int) -> Matches:
-    """The newest matches of each context, up to ``most``, among the posts that are kept."""
-    at, which = chain.walk(contexts, most)
-    if chain.by_user:
-        own = posts.owner[at] == (contexts.user + 2)[which]
-        at, which = at[own], which[own]
-    tokens = posts.tokens
-    wanted = contexts.before + 1  # as tokens are kept; 0 beyond <SOT>, where it does not matter
-    kind = np.promote_types(tokens.dtype, np.min_scalar_type(int(wanted.max(initial=0))))
-    length = np.zeros(len(at), np.int64)
-    alive, here, there = np.arange(len(at)), at, which
-    for distance, pieces in enumerate(wanted.astype(kind)):
-        here = here - 1
-        same = np.flatnonzero(tokens.take(here, mode="clip") == pieces.take(there))
-        if not len(same):
-            break
-        alive, here, there = alive.take(same), here.take(same), there.take(same)
-        length[alive] = distance + 1
-    length = np.minimum(length, contexts.depth[which])
-    # A chain is also of contexts that share its bucket, and agree in less.
-    matched = np.flatnonzero(length >= np.minimum(chain.order, contexts.depth)[which])
-    return Matches(which[matched], length[matched], at[matched])
+AT_ONCE = 32  # contexts whose chains are followed side by side
+Numbers = NDArray[np.int64]
 
 
 class Opinions(NamedTuple):
     """What matches of at least some lengths say of the next piece, length by length."""
 
-    counts: NDArray[np.int64]  # [lengths, places, pieces]
-    total: NDArray[np.int64]  # [lengths, places]
-    different: NDArray[np.int64]  # [lengths, places]
-    newest: NDArray[np.int64]  # [lengths, places], what followed last time; −1: there is no match
-    age: NDArray[np.int64]  # [lengths, places], tokens since then
+    counts: Numbers  # [lengths, places, pieces]
+    total: Numbers  # [lengths, places]
+    different: Numbers  # [lengths, places]
+    newest: Numbers  # [lengths, places], what followed last time; −1: there is no match
+    age: Numbers  # [lengths, places], tokens since then
+    longest: Numbers  # [places], pieces that agree in the longest match
 
 
-def opinions(
-    matches: Matches,
+# For what is compiled, which takes no classes.
+# Of posts: all tokens side by side, whose they are, and how many there are.
+Kept = tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], int]
+# Of contexts: the pieces before [reach, places], how many there are, and whose the matches must be
+# [places], as it is kept; 0: anybody's.
+Wanted = tuple[NDArray[np.int32], Numbers, Numbers]
+# Of matches: how many of the lengths one has at least, less 1, by its length; and how many pieces
+# all must have, where the context is as long.
+Lengths = tuple[Numbers, int]
+
+
+def look_back(
+    chain: Chain,
     posts: Posts,
-    depth: NDArray[np.int64],
+    contexts: Contexts,
     pieces: NDArray[np.int64],
     lengths: Sequence[int],
+    most: int,
     min_users: int = 1,
 ) -> Opinions:
-    """Count what followed the matches of at least each of ``lengths`` pieces, which grow.
+    """Count what followed the newest matches of at least each of ``lengths`` pieces, which grow.
 
-    All matches have the first of them, or the whole context. A match of the whole context, back to
-    <SOT>, is as good as one of any length. With ``min_users`` only continuations count that so many
-    different users have written.
+    Up to ``most`` places are looked at for each context. All matches have the first of the lengths,
+    or the whole context. A match of the whole context, back to <SOT>, is as good as one of any
+    length. With ``min_users`` only continuations count that so many different users have written.
     """
-    which, length, at = matches
-    piece = posts.tokens[at].astype(np.int64) - 1
-    # The level of a match is the number of lengths that it has at least, less 1.
-    reached = np.arange(int(length.max(initial=0)) + 1)
-    level = (np.searchsorted(lengths, reached, side="right") - 1)[length]
-    level[length >= depth[which]] = len(lengths) - 1
-    if min_users > 1:
-        owner = posts.owner[at]
-        level = np.minimum(level, _spoken(which, piece, owner, level, min_users))
-        told = level >= 0
-        which, piece, level, at = which[told], piece[told], level[told], at[told]
-    places, levels = len(depth), len(lengths)
-    row = level * places + which
-    newest = np.full((levels, places), len(which))
-    # The newest is written last. (Views that run backwards would be written in any order.)
-    newest.reshape(-1)[row[::-1].copy()] = np.arange(len(which))[::-1].copy()
-    for above in range(levels - 1, 0, -1):
-        np.minimum(newest[above - 1], newest[above], out=newest[above - 1])
-    count, different = _counted(which, piece, level, pieces, levels)
-    return Opinions(
-        count,
-        _at_least(np.bincount(row, minlength=levels * places).reshape(levels, places)),
-        different,
-        np.append(piece, -1)[newest],
-        posts.size - np.append(at, posts.size)[newest],
-    )
+    levels = np.searchsorted(lengths, np.arange(len(contexts.before) + 1), side="right") - 1
+    owner = contexts.user + 2 if chain.by_user else np.zeros(len(contexts), np.int64)
+    wanted = (contexts.before, contexts.depth, owner)
+    kept, links = (posts.tokens, posts.owner, posts.size), chain.links(contexts)
+    limits = (len(lengths), most, min_users)
+    return Opinions(*_look_back(links, kept, wanted, pieces, (levels, chain.order), limits))
 
 
-def _counted(
-    which: NDArray[np.int64],
-    piece: NDArray[np.int64],
-    level: NDArray[np.int64],
-    pieces: NDArray[np.int64],
+@compiled
+def _look_back(
+    links: Links,
+    kept: Kept,
+    wanted: Wanted,
+    pieces: Numbers,
+    lengths: Lengths,
+    limits: tuple[int, int, int],
+) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers]:
+    """The fields of ``Opinions``."""
+    (tokens, owner, size), (levels, most, min_users) = kept, limits
+    places, width = pieces.shape
+    counts = np.zeros((levels, places, width), np.int64)
+    total, different, newest, age = np.zeros((4, levels, places), np.int64)
+    newest[:] = -1
+    longest = np.zeros(places, np.int64)
+    walked = np.empty((min(AT_ONCE, places), most), np.int64)
+    level, piece, highest = np.empty((3, most), np.int64)
+    for place in range(places):
+        if place % AT_ONCE == 0:
+            _walk(links, place, walked)
+        at = walked[place % AT_ONCE]
+        found, longest[place] = _find(kept, wanted, lengths, place, at, level)
+        for match in range(found):
+            piece[match] = np.int64(tokens[at[match]]) - 1
+        if min_users > 1:
+            _protect(piece[:found], level[:found], owner, at, levels, min_users)
+        distinct = 0  # pieces so far, at the beginning of ``piece``, with their highest levels
+        for match in range(found):
+            reached, came = level[match], piece[match]
+            for index in range(width):
+                if pieces[place, index] == came:
+                    counts[: reached + 1, place, index] += 1
+            total[: reached + 1, place] += 1
+            known = 0
+            while known < distinct and piece[known] != came:
+                known += 1
+            above = -1 if known == distinct else highest[known]
+            if known == distinct and reached >= 0:
+                piece[distinct] = came
+                distinct += 1
+            for row in range(above + 1, reached + 1):
+                different[row, place] += 1
+                highest[known] = row
+            for row in range(reached, -1, -1):
+                if newest[row, place] >= 0:
+                    break
+                newest[row, place], age[row, place] = came, size - at[match]
+    return counts, total, different, newest, age, longest
+
+
+@compiled
+def _walk(links: Links, first: int, walked: Numbers) -> None:
+    """Write the newest places of some chains into a row each; NONE after the last.
+
+    A step along all chains comes before the next one, so that a processor fetches many at a time.
+    """
+    newest, earlier, offset = links
+    count = min(len(walked), len(newest) - first)
+    walked[:count, 0] = newest[first : first + count]
+    for step in range(1, walked.shape[1]):
+        is_over = True
+        for index in range(count):
+            here = walked[index, step - 1]
+            if here != NONE:
+                here = earlier[here - offset]
+                is_over = False
+            walked[index, step] = here
+        if is_over:
+            break
+
+
+@compiled
+def _find(
+    kept: Kept, wanted: Wanted, lengths: Lengths, place: int, walked: Numbers, level: Numbers
+) -> tuple[int, int]:
+    """Move the matches of a context to the beginning of ``walked``, and write their levels.
+
+    Returns how many there are, and the length of the longest. A chain is also of contexts that
+    share its bucket, and agree in less.
+    """
+    (tokens, owner, _), (levels, order) = kept, lengths
+    before, depth, writer = wanted[0], wanted[1][place], wanted[2][place]
+    needed, most = min(order, depth), min(len(before), depth)
+    found = longest = 0
+    for here in walked:
+        if here == NONE:
+            break
+        length = 0
+        while length < most and length < here:
+            if np.int64(tokens[here - 1 - length]) - 1 != before[length, place]:
+                break
+            length += 1
+        if length >= needed and (not writer or owner[here] == writer):
+            walked[found] = here
+            level[found] = levels[-1] if length == depth else levels[length]
+            longest = max(longest, length)
+            found += 1
+    return found, longest
+
+
+@compiled
+def _protect(
+    piece: Numbers,
+    level: Numbers,
+    owner: NDArray[np.unsignedinteger],
+    at: Numbers,
     levels: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How often each of ``pieces`` follows, and how many different ones do, at each level or above.
-
-    One sort of all matches serves both: by place, by piece, the highest level first.
-    """
-    places, most = len(pieces), int(max(piece.max(initial=0), pieces.max(initial=0))) + 1
-    kind = np.min_scalar_type(places * most * levels)  # small numbers are sorted faster
-    keys = np.sort(((which * most + piece) * levels + (levels - 1 - level)).astype(kind))
-    same = (keys // levels).astype(np.int64)
-    level = levels - 1 - (keys - same * levels)
-    first = np.append(True, same[1:] != same[:-1])[: len(same)]
-    groups, highest = same[first], level[first]  # a place and a piece each
-    exactly = np.bincount((np.cumsum(first) - 1) * levels + level, minlength=len(groups) * levels)
-    table = _at_least(exactly.reshape(len(groups), levels).T)
-    asked = np.arange(places)[:, None] * most + pieces
-    at = np.minimum(np.searchsorted(groups, asked), max(len(groups) - 1, 0))
-    if len(groups):
-        count = np.where(groups[at] == asked, table[:, at], 0)
-    else:
-        count = np.zeros((levels, *pieces.shape), np.int64)
-    different = np.bincount(highest * places + groups // most, minlength=levels * places)
-    return count, _at_least(different.reshape(levels, places))
-
-
-def _at_least(exactly: NDArray[np.int64]) -> NDArray[np.int64]:
-    """From numbers of things at each level to those at that level or above."""
-    return np.cumsum(exactly[::-1], axis=0)[::-1]
-
-
-def _spoken(
-    which: NDArray[np.int64],
-    piece: NDArray[np.int64],
-    owner: NDArray[np.integer],
-    level: NDArray[np.int64],
     min_users: int,
-) -> NDArray[np.int64]:
-    """The highest level at which so many users have written the piece of a match; −1: none."""
-    order = np.lexsort((-level, owner, piece, which))
-    which, piece, owner = which[order], piece[order], owner[order]
-    changes = np.ones((2, len(order)), bool)  # another piece or place; another user
-    changes[0, 1:] = (which[1:] != which[:-1]) | (piece[1:] != piece[:-1])
-    changes[1, 1:] = changes[0, 1:] | (owner[1:] != owner[:-1])
-    group = np.cumsum(changes[0]) - 1
-    # The highest level of each user, and the one that enough users have.
-    group_of_user, of_user = group[changes[1]], level[order][changes[1]]
-    falling = np.lexsort((-of_user, group_of_user))
-    users = np.bincount(group_of_user)
-    begins = np.cumsum(users) - users
-    reached = np.full(len(users), -1)
-    enough = users >= min_users
-    reached[enough] = of_user[falling][begins[enough] + min_users - 1]
-    spoken = np.empty(len(order), np.int64)
-    spoken[order] = reached[group]
-    return spoken
+) -> None:
+    """Lower the level of each match to the highest at which enough users have written its piece.
+
+    Where there is none it is −1.
+    """
+    reached = np.empty(len(piece), np.int64)
+    for match in range(len(piece)):
+        reached[match] = -1
+        for row in range(levels):
+            users = 0
+            for other in range(len(piece)):
+                if piece[other] != piece[match] or level[other] < row:
+                    continue
+                is_first = True  # of its user, at this level
+                for earlier in range(other):
+                    if piece[earlier] == piece[match] and level[earlier] >= row:
+                        is_first = is_first and owner[at[earlier]] != owner[at[other]]
+                users += is_first
+            if users >= min_users:
+                reached[match] = row
+    for match in range(len(piece)):
+        level[match] = min(level[match], reached[match])

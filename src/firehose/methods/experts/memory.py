@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from firehose.batch import Batch
+from firehose.errors import FirehoseError
 from firehose.methods.experts import Evidence, Expert
 from firehose.methods.experts.chain import Chain
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.counts import Counts
-from firehose.methods.experts.matches import find, opinions
+from firehose.methods.experts.matches import look_back
 from firehose.methods.experts.posts import Posts
 from firehose.methods.step import Setup
 from firehose.plugins import Choice
@@ -54,7 +55,8 @@ class Memory(Expert):
     def __init__(self, settings: MemorySettings, setup: Setup) -> None:
         super().__init__(settings, setup)
         self._clear()
-        names = [f"{how} {each.order}" for each in self.counts for how in ("all", "all, again")]
+        orders = range(1, COUNTED + 1) if settings.everybody else ()
+        names = [f"{how} {order}" for order in orders for how in ("all", "all, again")]
         if settings.everybody:
             names += [f"{how} {n}" for how in ("all", "all, newest") for n in LONGER]
         if settings.own:
@@ -66,8 +68,7 @@ class Memory(Expert):
         """Remember nothing."""
         settings = self.settings
         self.posts = Posts(settings.per_user, settings.tokens)
-        orders = range(1, COUNTED + 1) if settings.everybody else ()
-        self.counts = [Counts(order, settings.min_users) for order in orders]
+        self.counts = [Counts(COUNTED, settings.min_users)] * settings.everybody
         longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=2)]
         own = [Chain(OWN[0], by_user=True, tokens_per_bucket=4)]
         self.longer, self.own = longer * settings.everybody, own * settings.own
@@ -85,19 +86,18 @@ class Memory(Expert):
         heard_counts, heard_longer = self.heard
         for counts in heard_counts:
             seen = counts.look(contexts, pieces)
-            told.counts(seen.counts[None], seen.total[None], seen.different[None], again=True)
+            for order in range(COUNTED):
+                one = slice(order, order + 1)
+                told.counts(seen.counts[one], seen.total[one], seen.different[one], again=True)
         limits = self.settings
         for chain, lengths, most, min_users in (
             *((chain, LONGER, limits.matches, limits.min_users) for chain in heard_longer),
             *((chain, OWN, limits.own_matches, 1) for chain in self.own),
         ):
-            matches = find(chain, self.posts, contexts, most)
-            found = opinions(matches, self.posts, contexts.depth, pieces, lengths, min_users)
+            found = look_back(chain, self.posts, contexts, pieces, lengths, most, min_users)
             told.counts(found.counts, found.total, found.different, again=chain.by_user)
             told.newest(found.newest, found.age)
-            longest = np.zeros((1, len(contexts)), np.int64)
-            np.maximum.at(longest[0], matches.which, matches.length)
-            told.features.append(longest / REACH)
+            told.features.append(found.longest[None] / REACH)
         return told.evidence()
 
     def learn(self, batch: Batch) -> None:
@@ -190,25 +190,30 @@ class Memory(Expert):
 
     def _silence(self) -> None:
         """Answer as if nobody else had written anything; what is remembered stays as it is."""
-        counts = [Counts(each.order, each.min_users) for each in self.counts]
+        counts = [Counts(each.orders, each.min_users) for each in self.counts]
         longer = [Chain(each.order, False, each.tokens_per_bucket) for each in self.longer]
         self.heard = counts, longer
 
     def state(self) -> dict[str, Any]:
         """Posts, counts and chains."""
-        counts = {str(each.order): each.state() for each in self.counts}
-        chains = {"longer": self.longer, "own": self.own}
-        linked = {name: chain.state() for name, found in chains.items() for chain in found}
-        return {"posts": self.posts.state(), "counts": counts, "chains": linked}
+        found = {name: part.state() for name, part in self._parts()}
+        return {"posts": self.posts.state(), **found}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
+        if "chains" in state:
+            raise FirehoseError(
+                "This memory was saved by an older version of Firehose; play the game again."
+            )
         self.posts.restore(state["posts"])
-        for counts in self.counts:
-            counts.restore(state["counts"][str(counts.order)])
-        for name, found in (("longer", self.longer), ("own", self.own)):
-            for chain in found:
-                chain.restore(state["chains"][name])
+        for name, part in self._parts():
+            part.restore(state[name])
+
+    def _parts(self) -> list[tuple[str, Counts | Chain]]:
+        """What is kept beside the posts, by name."""
+        parts: list[tuple[str, Counts | Chain]] = [("counts", each) for each in self.counts]
+        parts += [("longer", chain) for chain in self.longer]
+        return parts + [("own", chain) for chain in self.own]
 
 
 class _Told:
