@@ -103,6 +103,7 @@ def outcome(perplexity: float) -> Outcome:
         curve=Curve(np.array([10, 20, 30]), flat, flat),
         retention=Retention(np.array([3.0, 2.0, 1.0]), flat, flat),
         cold_start={"1": number, "2": number},
+        by_history={"none": number, "1 to 3": number},
         after_silence={"under an hour": number},
         by_activity={"0–10 %": number},
         kept=[1, 2],

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from firehose.errors import FirehoseError
+from firehose.experiments import ledger
+from firehose.experiments.ledger import Group
 from firehose.experiments.recipe import TablePlan
 from firehose.experiments.tables import make_details, make_tables
 from firehose.report.tables import Beside, Published
-from small_experiments import group, paid, right, task_group, task_outcome
+from small_experiments import group, outcome, paid, right, task_group, task_outcome
 
 
 def test_seeds_are_averaged_as_losses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,3 +114,23 @@ def test_accuracies_after_and_on_each_task_by_hand(monkeypatch: pytest.MonkeyPat
     assert after.rows == [[f"steps {k}", "43.3", "73.3", "60.0"] for k in (1, 3)]
     assert on.rows == [[f"steps {k}", "50.0", "70.0", "60.0"] for k in (1, 3)]
     assert after_other.caption.startswith("Other: ") and len(after_other.rows) == 1
+
+
+def test_slices_have_a_row_for_each_run_with_seeds_averaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def games(name: str, *perplexities: float) -> Group:
+        came = [outcome(each) for each in perplexities]
+        return task_group(monkeypatch, *came, name=name)  # type: ignore[arg-type]
+
+    runs = [games("plain", 20.0, 80.0), games("with memories", 10.0)]
+    oracle = group(monkeypatch, paid([1], [1]), kind="offline", name="oracle")
+    monkeypatch.setattr(ledger, "outcome", lambda job: getattr(job, "came", None))
+    plan = TablePlan.of({"rows": ["name"], "also": ["earlier-posts", "gaps"]})
+    by_history, by_gap = make_details(plan, [*runs, oracle])
+    assert by_history.columns == ["", "none", "1 to 3"]
+    assert by_history.rows == [
+        ["posts", "4", "4"], ["plain", "40.0", "40.0"], ["with memories", "10.0", "10.0"],
+    ]  # fmt: skip
+    assert by_gap.columns == ["", "under an hour"] and "last post" in by_gap.caption
+    assert not make_details(plan, [oracle])

@@ -10,6 +10,7 @@ from firehose.config import RECIPES
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments.jobs import Job, make_jobs, with_starts
+from firehose.experiments.naming import label
 from firehose.experiments.recipe import Experiment, read_experiments
 from firehose.experiments.reproduce import listing, make_schedule
 from firehose.game.assembly import make_game
@@ -51,6 +52,20 @@ def test_the_same_run_of_two_experiments_is_one_job(tmp_path: Path, small_corpus
     again = jobs_of('title = "x"\n[[runs]]\nset = { "play.steps" = 2 }', small_corpus, tmp_path)
     assert again[0].key in {job.key for job in first}
     assert len(with_starts(first + again)) == len(first)
+
+
+def test_runs_are_known_by_their_names_and_done_under_any(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    named = '[[runs]]\nname = "a: {}"\nset = {{ "play.steps" = {} }}\n'
+    (plain,) = jobs_of('title = "x"\n[[runs]]\nset = { "play.steps" = 2 }', small_corpus, tmp_path)
+    text = 'title = "x"\n' + named.format("one", 1) + named.format("two", 2)
+    one, two = jobs_of(text, small_corpus, tmp_path)
+    assert two.key == plain.key and two.name == plain.name
+    assert label(two.facts, ["name"]) == "a: two" and "name" not in plain.facts
+    (experiment,) = read_experiments(tmp_path / "mine.toml").values()
+    assert experiment.varies() == ["name"]
+    assert one.key != two.key
 
 
 @pytest.mark.parametrize(

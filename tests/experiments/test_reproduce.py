@@ -28,6 +28,7 @@ from firehose.game.evaluate import Evaluation, evaluate
 from firehose.game.outcome import Outcome
 from firehose.game.result import write_result
 from firehose.game.run import read_progress, write_progress
+from firehose.game.scoring import score_past
 from firehose.game.settings import Settings
 from firehose.game.totals import Measured
 from firehose.models.store import load
@@ -148,6 +149,12 @@ def test_ledgers_agree_with_results(done: Schedule) -> None:
         "balanced": again.own.perplexity("user"),
         "per-token": again.own.perplexity("token"),
     }
+    assert isinstance(oracle.corpus, Corpus)
+    stream = oracle.corpus.splits["train"]
+    past = score_past(load(oracle.folder, oracle.corpus).model, stream)
+    is_old = past.time < (stream.time[0] + stream.time[-1]) / 2
+    own["past"] = past.perplexity()
+    own["forgetting"] = past.select(is_old).perplexity() / past.select(~is_old).perplexity()
     for name, value in own.items():
         found = totals(oracle, name)
         assert found is not None and found.value() == pytest.approx(value)

@@ -11,6 +11,7 @@ from firehose.game.metrics import (
     DAY,
     after_silence,
     by_activity,
+    by_history,
     cold_start,
     forgetting,
     forward_transfer,
@@ -65,6 +66,19 @@ def test_cold_start_counts_the_posts_before() -> None:
     assert second.value == pytest.approx(np.exp(4.0))
     assert later.posts == 1
     assert later.value == pytest.approx(np.exp(4))
+
+
+def test_history_is_counted_in_wider_and_wider_slices() -> None:
+    posts = 20
+    paid = costs(
+        [7] * posts + [8], list(range(posts + 1)), [1.0] * posts + [3.0], [1] * (posts + 1)
+    )
+    found = by_history(paid, generator())
+    assert {name: part.posts for name, part in found.items()} == {
+        "none": 2, "1 to 3": 3, "4 to 15": 12, "16 to 63": 4,
+    }  # fmt: skip
+    assert found["none"].value == pytest.approx(np.exp(2))
+    assert found["1 to 3"].value == pytest.approx(np.exp(1))
 
 
 def test_after_silence_looks_at_the_user_s_own_last_post() -> None:

@@ -57,13 +57,10 @@ def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
     """What a plan also asks for, task by task or slice by slice."""
     asked = [BY_TASK[also] for also in plan.also if also in BY_TASK]
     tables = [table for each in asked for table in _by_task(plan, found, *each)]
-    came = {label(group.facts, plan.rows): group.posts() for group in found}
-    games = {name: outcome for name, outcome in came.items() if outcome}
-    for also in plan.also if games else ():
-        if also in BY_SLICE:
-            title, slices = BY_SLICE[also]
-            sliced = {name: slices(outcome) for name, outcome in games.items()}
-            tables.append(slice_table(sliced, title, by_slice=False))
+    for title, slices in (BY_SLICE[also] for also in plan.also if also in BY_SLICE):
+        games = ((label(g.facts, (*plan.rows, *plan.columns)), g.posts()) for g in found)
+        sliced = {name: slices(came) for name, came in games if came}
+        tables += [slice_table(sliced, title, by_slice=False)] if sliced else []
     return tables
 
 
