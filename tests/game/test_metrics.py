@@ -69,10 +69,7 @@ def test_cold_start_counts_the_posts_before() -> None:
 
 
 def test_history_is_counted_in_wider_and_wider_slices() -> None:
-    posts = 20
-    paid = costs(
-        [7] * posts + [8], list(range(posts + 1)), [1.0] * posts + [3.0], [1] * (posts + 1)
-    )
+    paid = costs([7] * 20 + [8], list(range(21)), [1.0] * 20 + [3.0], [1] * 21)
     found = by_history(paid, generator())
     assert {name: part.posts for name, part in found.items()} == {
         "none": 2, "1 to 3": 3, "4 to 15": 12, "16 to 63": 4,
