@@ -96,7 +96,10 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
         ),
     ] = None,
     optimizer: Annotated[
-        str | None, Option(help="online-gd, congrad, averaged, or FILE.py:Class.")
+        str | None, Option(help="online-gd, congrad, averaged, frozen, or FILE.py:Class.")
+    ] = None,
+    predictor: Annotated[
+        str | None, Option(help="model, mixture (of it and memories of posts), or FILE.py:Class.")
     ] = None,
     steps: Annotated[int | None, Option(help="The most steps of a round, K (default: 5).")] = None,
     hours: Annotated[
@@ -119,13 +122,16 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
     - `firehose play corpus --from pretrained --recipe laptop --learner a-gem --out run`
 
+    - `firehose play corpus --recipe laptop --optimizer averaged --predictor mixture --out best`
+
     - `firehose play corpus --learner my_file.py:Mine --set play.learner.strength=3 --out run`
     """
     from firehose.game.run import play as begin
 
     keep_memory()
-    told = {"learner": learner, "optimizer": optimizer, "steps": steps, "hours": hours}
-    settings = _settings(recipe, assignments, trust, play=told | {"seed": seed})
+    parts = {"learner": learner, "optimizer": optimizer, "predictor": predictor}
+    told = parts | {"steps": steps, "hours": hours, "seed": seed}
+    settings = _settings(recipe, assignments, trust, play=told)
     outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
     _report(outcome, out)
 
