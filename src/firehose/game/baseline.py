@@ -26,7 +26,7 @@ from firehose.storage.seals import Record
 
 FILE = "baseline.json"  # in the folder of a corpus
 AT_ONCE = 4096  # posts whose text is made at once
-ROUND = 256  # posts that memories pay for before they learn from them, as in a game
+ROUND = 32  # posts that memories pay for before they learn from them, as in a game on a laptop
 MEMORIES = "memories alone"
 
 
