@@ -35,8 +35,10 @@ def gpus() -> list[str]:
 
 def machine() -> dict[str, str | int]:
     """The processor, and the versions that numbers depend on; nothing about whose it is."""
-    gpu: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
-    return gpu | {
+    found: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
+    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:  # as torchrun says it
+        found["processes"] = processes
+    return found | {
         "processor": _processor(), "cores": cores(), "threads": torch.get_num_threads(),
         "system": platform.system(),
         "python": platform.python_version(), "torch": torch.__version__,
@@ -51,7 +53,7 @@ def _processor() -> str:
 
 
 DECISIVE = (  # modules and packages that decide the numbers of a run
-    "batch.py", "optim", "models", "methods",
+    "batch.py", "optim", "parallel", "models", "methods",
     "data/corpus.py", "data/pictures", "data/stream.py",
     "game/assembly.py", "game/evaluate.py", "game/metrics.py", "game/outcome.py",
     "game/playing.py", "game/round.py", "game/scoring.py", "game/totals.py", "game/training.py",

@@ -30,7 +30,7 @@ class Share(NamedTuple):
         return torch.Size([*shape[: self.axis], self.total, *shape[self.axis + 1 :]])
 
     @property
-    def index(self) -> tuple[slice | NDArray[np.int64], ...]:
+    def place(self) -> tuple[slice | NDArray[np.int64], ...]:
         """What takes the part from the whole, of numpy's or of torch's."""
         return (*[slice(None)] * self.axis, self.rows)
 
@@ -71,10 +71,10 @@ class Random:
             if share is None:
                 return self.kept_on_device(like, rate)
             whole = torch.empty(shape, device=like.device, dtype=torch.uint8)
-            return self.kept_on_device(whole, rate)[share.index]
+            return self.kept_on_device(whole, rate)[share.place]
         count = shape.numel()
         raw = self.bits.random_raw(-(-count // 4)).view(np.uint16)[:count].reshape(shape)
-        own = raw if share is None else np.ascontiguousarray(raw[share.index])
+        own = raw if share is None else np.ascontiguousarray(raw[share.place])
         return torch.from_numpy(own >= round(rate * 65_536)).view(torch.uint8)
 
     def kept_on_device(self, like: Tensor, rate: float) -> Tensor:
