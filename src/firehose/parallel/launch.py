@@ -26,7 +26,7 @@ def launch(processes: int, command: Sequence[str] | None = None) -> int:
     was killed, or they lost each other.
     """
     program = list(command or [sys.executable, "-m", "firehose", *sys.argv[1:]])
-    port, children = _free_port(), []
+    port, children = free_port(), []
     try:
         for rank in range(processes):
             environment = os.environ | _environment(rank, processes, port)
@@ -49,6 +49,7 @@ def _environment(rank: int, processes: int, port: int) -> dict[str, str]:
     told = {
         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes,
         "MASTER_ADDR": HOST, "MASTER_PORT": port, LAUNCHED: 1, BOUND: 1,
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # what torch warns of when a process ends, we say
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
     }  # fmt: skip
     if sys.platform == "linux":  # not by the name of the machine, which may lead nowhere
@@ -56,7 +57,8 @@ def _environment(rank: int, processes: int, port: int) -> dict[str, str]:
     return {name: str(value) for name, value in told.items()}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         return int(found.getsockname()[1])
