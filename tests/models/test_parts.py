@@ -1,5 +1,7 @@
 """A batch that is computed part by part is the whole batch, masks of dropout included."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -10,14 +12,7 @@ from firehose.models.dropout import Random, Share
 from firehose.models.personal import Personal
 from small_models import awake, batch_of, tiny
 
-POSTS = [
-    [1, 2, 3],
-    [4, 5],
-    [6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8],
-    [9, 8],
-    [7, 6, 5, 4, 3, 2],
-    [1, 1],
-]
+POSTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7], [9, 8], [7, 6, 5, 4, 3], [1, 1]]
 CUTS = [(0, 3, 6), (0, 1, 2, 6), (0, 0, 6), (0, 4, 4, 6)]
 
 
@@ -39,7 +34,7 @@ def test_the_gradients_of_parts_add_up(cuts: tuple[int, ...], dropout: float, ki
     before = model.random.state()
     whole = compute(batch)
     after, parts = model.random.state(), []
-    for ends in zip(cuts[:-1], cuts[1:], strict=True):
+    for ends in pairwise(cuts):
         model.random.restore(before)
         parts.append(compute(batch, slice(*ends)))
         assert model.random.state() == after

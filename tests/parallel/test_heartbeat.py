@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 
 from firehose.parallel.heartbeat import Heartbeat
 from firehose.parallel.place import LOST, Place

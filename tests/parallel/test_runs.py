@@ -51,8 +51,8 @@ def assert_same(one: Path, other: Path) -> None:
     names = {path.name for path in one.iterdir()}
     assert names == {path.name for path in other.iterdir()}
     for name in (name for name in names if name.endswith(".f32")):
-        costs = [np.fromfile(folder / name, "<f4") for folder in (one, other)]
-        np.testing.assert_allclose(*costs, rtol=1e-4, err_msg=name)
+        a, b = (np.fromfile(folder / name, "<f4") for folder in (one, other))
+        np.testing.assert_allclose(a, b, rtol=1e-4, err_msg=name)
     results = [json.loads((folder / "result.json").read_bytes()) for folder in (one, other)]
     assert _numbers(results[0]) == pytest.approx(_numbers(results[1]), rel=1e-4)
 

@@ -1,4 +1,4 @@
-"""Trainings and their evaluation, by as many processes as were started: whole_runs.py CORPUS FOLDER"""
+"""Trainings and their evaluation, by as many processes as were started: CORPUS FOLDER"""
 
 import sys
 from pathlib import Path
@@ -12,9 +12,7 @@ from firehose.parallel.group import is_first
 from firehose.parallel.joining import joined
 from small_models import TINY_GAME
 
-TRAINED = [
-    f"{kind}.{value}" for kind in ("pretrain", "offline") for value in ("epochs=2", "posts=7")
-]
+TRAINED = ["pretrain.epochs=2", "pretrain.posts=7", "offline.epochs=2", "offline.posts=7"]
 SETTINGS = make_settings(None, [*TINY_GAME, *TRAINED])
 
 
