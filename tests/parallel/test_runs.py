@@ -12,7 +12,7 @@ import pytest
 from whole_runs import train
 
 from firehose.data.corpus import Corpus
-from firehose.game.run import play, resume
+from firehose.game.run import play
 from firehose.game.settings import make_settings
 from firehose.parallel.launch import launch
 from small_models import TINY_GAME
@@ -91,7 +91,11 @@ def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: P
     assert "Process 2 " in told and "SIGKILL" in told and "firehose resume" in told
     states = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert states == ["state-000000001", "state-000000002"]
-    resume(run)  # with one process, that which is at hand
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
+    command = [*torchrun, "-m", "firehose", "resume", run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "begun with processes 2 (here 3)" in done.stderr and "after round 2" in done.stderr
     play(small_corpus, tmp_path / "alone", make_settings(None, chosen[1::2]))
     assert_same(tmp_path / "alone", run)
 
