@@ -19,11 +19,12 @@ def cores() -> int:
 
 @cache
 def memory() -> int:
-    """The bytes of memory that this process may use."""
+    """The bytes of memory that this process may use, with as many others as torchrun has started."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
     told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else ""
-    return min(there, int(told)) if told.isdigit() else there
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return (min(there, int(told)) if told.isdigit() else there) // processes
 
 
 def gpus() -> list[str]:
@@ -36,8 +37,8 @@ def gpus() -> list[str]:
 def machine() -> dict[str, str | int]:
     """The processor, and the versions that numbers depend on; nothing about whose it is."""
     found: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
-    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:  # as torchrun says it
-        found["processes"] = processes
+    if "RANK" in os.environ:  # as torchrun says it
+        found["processes"] = int(os.environ["WORLD_SIZE"])
     return found | {
         "processor": _processor(), "cores": cores(), "threads": torch.get_num_threads(),
         "system": platform.system(),

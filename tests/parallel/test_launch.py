@@ -12,6 +12,7 @@ from firehose.errors import FirehoseError
 from firehose.parallel import launch as launching
 from firehose.parallel.launch import launch
 from firehose.parallel.place import LOST, Place
+from small_commands import Commands
 
 END = "import os, signal, sys, time; rank = int(os.environ['RANK']); "
 
@@ -79,3 +80,16 @@ def test_alone_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert Place.here() == Place(5, 8, 1) and not Place.here().speaks
     assert str(Place.here()) == "process 6 of 8"
+
+
+def test_processes_that_torchrun_has_started_are_as_many_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    said = Commands(monkeypatch, capsys)("resume", "run", "--processes", 3)
+    assert said.status == 1 and "2 processes were started" in said.err
+    monkeypatch.setenv("RANK", "1")
+    said = Commands(monkeypatch, capsys)("resume", "run", "--processes", 3)
+    assert said.status == 1 and not said.err  # the first one says it

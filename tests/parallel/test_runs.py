@@ -92,7 +92,7 @@ def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: P
     states = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert states == ["state-000000001", "state-000000002"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
-    command = [*torchrun, "-m", "firehose", "resume", run]
+    command = [*torchrun, "-m", "firehose", "resume", str(run)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "begun with processes 2 (here 3)" in done.stderr and "after round 2" in done.stderr

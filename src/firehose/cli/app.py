@@ -92,6 +92,7 @@ def together(processes: int) -> Iterator[None]:
     from firehose.parallel.place import Place, is_one_of_several
 
     if is_one_of_several():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # what is lost, we say; before torch
         size = Place.here().size
         if processes not in (1, size):
             raise FirehoseError(

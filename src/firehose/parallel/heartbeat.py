@@ -34,6 +34,12 @@ class Heartbeat:
         self.is_over = threading.Event()
         self.heard = self.answered = time.monotonic()
 
+    def meet(self, patience: timedelta) -> None:
+        """Wait until all processes are there; raises a RuntimeError where they are not in time."""
+        self._set("here", self.place.rank)
+        self.store.wait([f"here/{rank}" for rank in range(self.place.size)], patience)
+        self.heard = self.answered = time.monotonic()
+
     def start(self) -> None:
         """Begin to beat and to watch, in threads that end with the process."""
         for work in (self._beat, self._watch):

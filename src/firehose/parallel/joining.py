@@ -56,17 +56,18 @@ def _meet(place: Place) -> Heartbeat:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
         store, *_ = next(iter(rendezvous("env://", timeout=MEETING)))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        heartbeat = Heartbeat(connect(host, port, attempt), place)
+        heartbeat.meet(MEETING)
+        heartbeat.start()
         dist.init_process_group(
             _backend(place), store=store, rank=place.rank, world_size=place.size, timeout=NEVER
         )
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        heartbeat = Heartbeat(connect(host, port, attempt), place)
     except (RuntimeError, ValueError) as error:
         raise FirehoseError(
             f"{str(place).capitalize()} cannot meet the others at {host}:{port}: "
             f"{str(error).splitlines()[0].rstrip('.')}."
         ) from None
-    heartbeat.start()
     return heartbeat
 
 

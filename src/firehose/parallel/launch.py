@@ -49,7 +49,7 @@ def _environment(rank: int, processes: int, port: int) -> dict[str, str]:
     told = {
         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes,
         "MASTER_ADDR": HOST, "MASTER_PORT": port, LAUNCHED: 1, BOUND: 1,
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # what torch warns of when a process ends, we say
+        "TORCH_CPP_LOG_LEVEL": "FATAL",  # what else torch has to say of lost processes, we say
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
     }  # fmt: skip
     if sys.platform == "linux":  # not by the name of the machine, which may lead nowhere
