@@ -19,7 +19,7 @@ def cores() -> int:
 
 @cache
 def memory() -> int:
-    """The bytes of memory that this process may use, with as many others as torchrun has started."""
+    """The bytes of memory that this process may use; others may play with it on this machine."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
     told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else ""

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from whole_runs import train
 
 from firehose.data.corpus import Corpus
 from firehose.game.run import play
 from firehose.game.settings import make_settings
 from firehose.parallel.launch import launch
+from firehose.storage.checkpoints import Checkpoints, pack
 from small_models import TINY_GAME
 
 TESTS = Path(__file__).parents[1]
@@ -57,6 +59,19 @@ def assert_same(one: Path, other: Path) -> None:
     assert _numbers(results[0]) == pytest.approx(_numbers(results[1]), rel=1e-4)
 
 
+def assert_same_checkpoints(one: Path, other: Path) -> None:
+    """The same state at the end: every part of the game, users in the same rows."""
+    states = []
+    for folder in (one, other):
+        found = Checkpoints(folder / "checkpoints").latest()
+        assert found is not None
+        states.append(pack(found.state)[0])
+    alone, together = states
+    assert alone.keys() == together.keys() and "model/users/vectors" in alone
+    for name, values in alone.items():
+        torch.testing.assert_close(together[name], values, rtol=1e-3, atol=1e-5, msg=name)
+
+
 def _numbers(value: Any, name: str = "") -> dict[str, float]:
     """All numbers of a result that are not of clocks, by where they are."""
     if isinstance(value, dict):
@@ -75,6 +90,7 @@ def test_a_game_leaves_the_files_of_one_process(small_corpus: Corpus, tmp_path: 
     assert done.stdout.count("All of it is in") == 1  # only the first one prints
     play(small_corpus, tmp_path / "one", make_settings(None, sets()[1::2]))
     assert_same(tmp_path / "one", tmp_path / "two")
+    assert_same_checkpoints(tmp_path / "one", tmp_path / "two")
     again = firehose("play", small_corpus.path, "--out", tmp_path / "two", *sets())
     assert again.returncode == 1
     assert again.stderr.startswith("Error: ") and again.stderr.count("exists already") == 1
