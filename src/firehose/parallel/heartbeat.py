@@ -47,19 +47,20 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Take leave: from now on the others do not miss this process."""
-        self.is_over.set()
         self._set("left", self.place.rank)
+        self.is_over.set()
         if self.place.rank == 0 and self._is_here():
             self._wait_for_others()
 
     def tell(self, sentence: str) -> None:
         """Leave word of what went wrong in this process, for the one that speaks."""
-        self.is_over.set()
         self.store.set("error", f"{str(self.place).capitalize()} has failed: {sentence}")
 
     def word(self, patience: float = 2.0) -> str | None:
-        """What went wrong in another process, if that has left word of it, or soon does."""
-        self.is_over.set()
+        """What went wrong in another process, if that has left word of it, or soon does.
+
+        The watch goes on meanwhile: where nobody can be asked any more, it ends this process.
+        """
         end = time.monotonic() + patience
         try:
             while time.monotonic() < end:
