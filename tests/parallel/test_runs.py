@@ -20,9 +20,10 @@ from firehose.storage.checkpoints import Checkpoints, pack
 from small_models import TINY_GAME
 
 TESTS = Path(__file__).parents[1]
-# The second process kills itself in the third round, if it is to.
+# One of the processes kills itself in the third round, or fails for a reason, if it is to.
 DYING = """
 import os, signal
+from firehose.errors import FirehoseError
 from firehose.methods.learners.mixed_replay import MixedReplay
 
 class Dying(MixedReplay):
@@ -31,6 +32,8 @@ class Dying(MixedReplay):
     def begin_round(self, step):
         self.rounds += 1
         if self.rounds == 3 and os.environ.get("DYING", "nobody") == os.environ.get("RANK"):
+            if "REASON" in os.environ:
+                raise FirehoseError(os.environ["REASON"])
             os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -114,6 +117,16 @@ def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: P
     assert "begun with processes 2 (here 3)" in done.stderr and "after round 2" in done.stderr
     play(small_corpus, tmp_path / "alone", make_settings(None, chosen[1::2]))
     assert_same(tmp_path / "alone", run)
+
+
+def test_what_went_wrong_in_another_process_is_told(small_corpus: Corpus, tmp_path: Path) -> None:
+    learner = tmp_path / "dying.py"
+    learner.write_text(DYING, encoding="utf-8")
+    command = ("play", small_corpus.path, "--out", tmp_path / "run")
+    reason = {"DYING": "1", "REASON": "The second one is tired."}
+    done = firehose(*command, *sets(f"play.learner={learner}:Dying"), **reason)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr == "Error: Process 2 of 2 has failed: The second one is tired.\n"
 
 
 def test_trainings_and_evaluations(

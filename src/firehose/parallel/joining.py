@@ -34,6 +34,7 @@ def joined() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if place.rank:
             stack.enter_context(contextlib.redirect_stdout(None))
+            stack.callback(setattr, progress.console, "quiet", progress.console.quiet)
             progress.console.quiet = True
         try:
             yield
@@ -53,7 +54,7 @@ def joined() -> Iterator[None]:
 
 def _meet(place: Place) -> Heartbeat:
     """Meet the other processes, and begin to watch for signs of their lives."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    host, port, backend = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), _backend(place)
     try:
         store, *_ = next(iter(rendezvous("env://", timeout=MEETING)))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -61,7 +62,7 @@ def _meet(place: Place) -> Heartbeat:
         heartbeat.meet(MEETING)
         heartbeat.start()
         dist.init_process_group(
-            _backend(place), store=store, rank=place.rank, world_size=place.size, timeout=NEVER
+            backend, store=store, rank=place.rank, world_size=place.size, timeout=NEVER
         )
     except (RuntimeError, ValueError) as error:
         raise FirehoseError(
@@ -73,13 +74,13 @@ def _meet(place: Place) -> Heartbeat:
 
 def _backend(place: Place) -> str:
     """Gloo; NCCL for what is on GPUs, one for each process of a machine."""
-    count = len(gpus())
+    count, processes = len(gpus()), int(os.environ.get("LOCAL_WORLD_SIZE", place.local_rank + 1))
     if not count:
         return "gloo"
-    if place.local_rank >= count:
+    if processes > count:
         raise FirehoseError(
-            f"There are {count} GPUs here, and more processes; start one for each GPU, or hide "
-            "the GPUs with CUDA_VISIBLE_DEVICES= in the environment."
+            f"There are {count} GPUs here for {processes} processes; start one for each GPU, or "
+            "hide the GPUs with CUDA_VISIBLE_DEVICES= in the environment."
         )
     torch.cuda.set_device(place.local_rank)
     return "cpu:gloo,cuda:nccl"
