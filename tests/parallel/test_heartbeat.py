@@ -74,6 +74,15 @@ def test_all_end_when_one_is_lost(ends: list[int]) -> None:
     assert ends == [LOST] * 3
 
 
+def test_processes_meet_or_do_not() -> None:
+    store = HashStore()
+    first, second = (Heartbeat(store, Place(rank, 2, rank), BEAT, SILENCE) for rank in (0, 1))
+    with pytest.raises(RuntimeError, match="not all have come"):
+        first.meet(0.05)
+    second.meet(0.05)  # the first one has been there
+    first.meet(0.05)
+
+
 def test_what_went_wrong_elsewhere_is_told_here() -> None:
     store = HashStore()
     heart = Heartbeat(store, Place(0, 2), BEAT, SILENCE)

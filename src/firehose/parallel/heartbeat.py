@@ -34,10 +34,11 @@ class Heartbeat:
         self.is_over = threading.Event()
         self.heard = self.answered = time.monotonic()
 
-    def meet(self, patience: timedelta) -> None:
+    def meet(self, patience: float) -> None:
         """Wait until all processes are there; raises a RuntimeError where they are not in time."""
         self._set("here", self.place.rank)
-        self.store.wait([f"here/{rank}" for rank in range(self.place.size)], patience)
+        if not self._wait_for_all("here", patience):
+            raise RuntimeError(f"not all have come within {patience:.0f} seconds")
         self.heard = self.answered = time.monotonic()
 
     def start(self) -> None:
@@ -50,7 +51,7 @@ class Heartbeat:
         self._set("left", self.place.rank)
         self.is_over.set()
         if self.place.rank == 0 and self._is_here():
-            self._wait_for_others()
+            self._wait_for_all("left", self.silence)
 
     def tell(self, sentence: str) -> None:
         """Leave word of what went wrong in this process, for the one that speaks."""
@@ -75,12 +76,16 @@ class Heartbeat:
         """Whether the store is in this process, and ends with it."""
         return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
-    def _wait_for_others(self) -> None:
-        """Wait until all others have taken leave, or for as long as they may be silent."""
-        end = time.monotonic() + self.silence
-        keys = [f"left/{rank}" for rank in range(self.place.size)]
-        while time.monotonic() < end and not self.store.check(keys):
+    def _wait_for_all(self, what: str, patience: float) -> bool:
+        """Wait until all processes have said something; False: not within so many seconds.
+
+        In steps, because a signal is not heard in the midst of the library's own waiting.
+        """
+        end = time.monotonic() + patience
+        keys = [f"{what}/{rank}" for rank in range(self.place.size)]
+        while not (is_said := self.store.check(keys)) and time.monotonic() < end:
             time.sleep(0.02)
+        return bool(is_said)
 
     def _set(self, what: str, rank: int) -> None:
         self.store.set(f"{what}/{rank}", "1")

@@ -16,7 +16,7 @@ from firehose.machine import gpus
 from firehose.parallel.heartbeat import Heartbeat, connect
 from firehose.parallel.place import LostError, Place
 
-MEETING = timedelta(seconds=60)  # for all processes to be there
+MEETING = 60.0  # seconds for all processes to be there
 NEVER = timedelta(days=365)  # a sum waits for as long as there are signs of life: see heartbeat
 
 
@@ -38,10 +38,12 @@ def joined() -> Iterator[None]:
             progress.console.quiet = True
         try:
             yield
-        except LostError:
-            if word := heartbeat.word():
-                raise FirehoseError(word) from None
-            raise
+        except LostError as lost:
+            # torchrun tells all to stop when one is lost: that is no other reason.
+            with contextlib.suppress(KeyboardInterrupt):
+                if word := heartbeat.word():
+                    raise FirehoseError(word) from None
+            raise lost from None
         except Exception as error:
             is_ours = isinstance(error, FirehoseError)
             with contextlib.suppress(RuntimeError):
@@ -56,7 +58,7 @@ def _meet(place: Place) -> Heartbeat:
     """Meet the other processes, and begin to watch for signs of their lives."""
     host, port, backend = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), _backend(place)
     try:
-        store, *_ = next(iter(rendezvous("env://", timeout=MEETING)))
+        store, *_ = next(iter(rendezvous("env://", timeout=timedelta(seconds=MEETING))))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         heartbeat = Heartbeat(connect(host, port, attempt), place)
         heartbeat.meet(MEETING)
