@@ -19,11 +19,12 @@ def cores() -> int:
 
 @cache
 def memory() -> int:
-    """The bytes of memory that this process may use."""
+    """The bytes of memory that this process may use; others may play with it on this machine."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
     told = limit.read_text(encoding="utf-8").strip() if limit.is_file() else ""
-    return min(there, int(told)) if told.isdigit() else there
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return (min(there, int(told)) if told.isdigit() else there) // processes
 
 
 def gpus() -> list[str]:
@@ -35,8 +36,10 @@ def gpus() -> list[str]:
 
 def machine() -> dict[str, str | int]:
     """The processor, and the versions that numbers depend on; nothing about whose it is."""
-    gpu: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
-    return gpu | {
+    found: dict[str, str | int] = {"gpu": torch.cuda.get_device_name()} if gpus() else {}
+    if "RANK" in os.environ:  # as torchrun says it
+        found["processes"] = int(os.environ["WORLD_SIZE"])
+    return found | {
         "processor": _processor(), "cores": cores(), "threads": torch.get_num_threads(),
         "system": platform.system(),
         "python": platform.python_version(), "torch": torch.__version__,
@@ -51,7 +54,7 @@ def _processor() -> str:
 
 
 DECISIVE = (  # modules and packages that decide the numbers of a run
-    "batch.py", "optim", "models", "methods",
+    "batch.py", "optim", "parallel", "models", "methods",
     "data/corpus.py", "data/pictures", "data/stream.py",
     "game/assembly.py", "game/evaluate.py", "game/metrics.py", "game/outcome.py",
     "game/playing.py", "game/round.py", "game/scoring.py", "game/totals.py", "game/training.py",

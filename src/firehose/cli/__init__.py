@@ -15,6 +15,7 @@ from firehose.cli import classic, data, experiments, models, runs
 from firehose.cli.app import TRACEBACK, app, show
 from firehose.errors import FirehoseError, Stopped, visible_lines
 from firehose.interrupts import end_with_parent, interrupt_when_terminated, status
+from firehose.parallel.place import LOST, LostError, Place
 
 __all__ = ["classic", "data", "experiments", "main", "models", "runs"]
 
@@ -50,6 +51,8 @@ def main() -> None:
     except FirehoseError as error:
         if os.environ.get(TRACEBACK):
             raise
+        if isinstance(error, LostError) and Place.here().is_launched:
+            os._exit(LOST)  # the parent tells what became of the other
         _fail("\n".join([str(error), *_lines_behind(error)]), 1)
     except TyperException as error:
         context = getattr(error, "ctx", None)
@@ -84,6 +87,8 @@ def _refuse_odd_names(arguments: Sequence[str]) -> None:
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
+    if not Place.here().speaks:  # the first process of this machine does
+        os._exit(code)
     with contextlib.suppress(OSError):  # nobody may be listening any more
         typer.secho("Error: ", fg="red", bold=True, nl=False, err=True)
         typer.echo(visible_lines(sentence), err=True)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,9 +69,44 @@ Seeds = Annotated[int, Option(min=1, max=1_000, help="How many seeds each run is
 Jobs = Annotated[
     int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")
 ]
+Processes = Annotated[
+    int,
+    Option(
+        min=1,
+        help="Play with so many processes on this machine, each of which computes a share of every "
+        "batch: the same result, sooner. Over several machines, start the command with torchrun.",
+    ),
+]
 ReuseOlder = Annotated[
     bool, Option("--reuse-older", help="Take runs of another version of the code, and mark them.")
 ]
+
+
+@contextmanager
+def together(processes: int) -> Iterator[None]:
+    """Do what is inside with several processes, which are started here if torchrun has not.
+
+    This one then only watches them, and ends as they do.
+    """
+    from firehose.parallel.launch import launch
+    from firehose.parallel.place import Place, is_one_of_several
+
+    if is_one_of_several():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # what is lost, we say; before torch
+        size = Place.here().size
+        if processes not in (1, size):
+            raise FirehoseError(
+                f"{size} processes were started, as by torchrun, and --processes says {processes}; "
+                "leave it out."
+            )
+        from firehose.parallel.joining import joined
+
+        with joined():
+            yield
+    elif processes > 1:
+        raise SystemExit(launch(processes))
+    else:
+        yield
 
 
 def given(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from firehose.cli.app import CorpusPath, ModelPath, Trust, app, show
+from firehose.cli.app import CorpusPath, ModelPath, Processes, Trust, app, show, together
 
 if TYPE_CHECKING:
+    from firehose.game.evaluate import Evaluation
     from firehose.game.live import Trained
 
 
@@ -24,6 +25,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     device: Annotated[str, Option(help="auto, cpu, cuda, or cuda:N.")] = "auto",
     out: Annotated[Path | None, Option(help="A Parquet file for the values of each user.")] = None,
     trust: Trust = False,
+    processes: Processes = 1,
 ) -> None:
     """Score a model on held-out posts: perplexity per word and per token, balanced over users.
 
@@ -32,10 +34,21 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose evaluate oracle corpus --out users.parquet`
     """
-    from firehose.game.evaluate import evaluate as score, write
+    with together(processes):
+        from firehose.game.evaluate import evaluate as score, write
+        from firehose.parallel.group import first
+
+        found = score(model, corpus, split, others, seed, device, trust)
+        _show(found)
+        if out:
+            first(write, found, out)
+            show(f"Each user's values are in {out}")
+
+
+def _show(found: "Evaluation") -> None:
+    """Print how well a model did."""
     from firehose.report.words import many
 
-    found = score(model, corpus, split, others, seed, device, trust)
     posts, words = len(found.own.nats), int(found.own.words.sum())
     show(
         found.table(),
@@ -43,9 +56,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     )
     if found.unknown:
         show(f"{many(found.unknown, 'user')} new to the model got the population's vector.")
-    if out:
-        write(found, out)
-        show(f"Each user's values are in {out}")
 
 
 User = Annotated[str | None, Option(help="Who writes; without one, the whole population.")]

@@ -9,11 +9,13 @@ from firehose.cli.app import (
     Assignments,
     CorpusPath,
     Moved,
+    Processes,
     RunPath,
     Trust,
     app,
     given,
     show,
+    together,
 )
 from firehose.models.allocation import keep_memory
 
@@ -39,6 +41,7 @@ def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
     trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
+    processes: Processes = 1,
 ) -> None:
     """Train a user-agnostic model, for every later one to begin with.
 
@@ -48,11 +51,12 @@ def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
-    from firehose.game.run import pretrain as train
+    with together(processes):
+        from firehose.game.run import pretrain as train
 
-    keep_memory()
-    settings = _settings(recipe, assignments, trust)
-    _report(train(corpus, out, settings, split, replace, checkpoint_every), out)
+        keep_memory()
+        settings = _settings(recipe, assignments, trust)
+        _report(train(corpus, out, settings, split, replace, checkpoint_every), out)
 
 
 @app.command()
@@ -68,6 +72,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
+    processes: Processes = 1,
 ) -> None:
     """Train a personal model on all training posts at once: the oracle no stream can give.
 
@@ -76,11 +81,12 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
-    from firehose.game.run import offline as train
+    with together(processes):
+        from firehose.game.run import offline as train
 
-    keep_memory()
-    settings = _settings(recipe, assignments, trust, model={"architecture": architecture})
-    _report(train(corpus, out, settings, start, replace, checkpoint_every), out)
+        keep_memory()
+        settings = _settings(recipe, assignments, trust, model={"architecture": architecture})
+        _report(train(corpus, out, settings, start, replace, checkpoint_every), out)
 
 
 @app.command()
@@ -111,6 +117,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     trust: Trust = False,
     replace: Replace = False,
     checkpoint_every: Every = 300,
+    processes: Processes = 1,
     tensorboard: Annotated[bool, Option(help="Also write curves for TensorBoard.")] = False,
 ) -> None:
     """Play the game on a corpus: predict each batch, pay for it, and only then learn from it.
@@ -125,15 +132,18 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     - `firehose play corpus --recipe laptop --optimizer averaged --predictor mixture --out best`
 
     - `firehose play corpus --learner my_file.py:Mine --set play.learner.strength=3 --out run`
-    """
-    from firehose.game.run import play as begin
 
-    keep_memory()
+    - `firehose play corpus --from pretrained --processes 2 --out run`
+    """
     parts = {"learner": learner, "optimizer": optimizer, "predictor": predictor}
     told = parts | {"steps": steps, "hours": hours, "seed": seed}
-    settings = _settings(recipe, assignments, trust, play=told)
-    outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
-    _report(outcome, out)
+    with together(processes):
+        from firehose.game.run import play as begin
+
+        keep_memory()
+        settings = _settings(recipe, assignments, trust, play=told)
+        outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
+        _report(outcome, out)
 
 
 @app.command()
@@ -144,15 +154,23 @@ def resume(
     ] = False,
     corpus: Moved = None,
     trust: Trust = False,
+    processes: Processes = 1,
 ) -> None:
     """Go on with a game or a training that was stopped or killed, to the same bits.
 
-    Example: `firehose resume run`
-    """
-    from firehose.game.run import resume as go_on
+    It may go on with another number of processes than it was begun with; then the last bits differ.
 
-    keep_memory()
-    _report(go_on(run, previous, corpus, trust), run)
+    Examples:
+
+    - `firehose resume run`
+
+    - `firehose resume run --processes 2`
+    """
+    with together(processes):
+        from firehose.game.run import resume as go_on
+
+        keep_memory()
+        _report(go_on(run, previous, corpus, trust), run)
 
 
 @app.command()

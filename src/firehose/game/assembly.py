@@ -10,6 +10,7 @@ from firehose.batch import Batch
 from firehose.data.corpus import Corpus
 from firehose.data.pictures.corpus import PictureCorpus
 from firehose.data.stream import BatchStream
+from firehose.errors import FirehoseError
 from firehose.game import round as rounds
 from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.round import Round
@@ -19,10 +20,12 @@ from firehose.methods.learners import LEARNERS
 from firehose.methods.optimizers import OPTIMIZERS
 from firehose.methods.predictor import PREDICTORS, Predictor
 from firehose.methods.step import Setup
+from firehose.models.data_parallel import spread
 from firehose.models.model import Model, WeightSet
 from firehose.models.perceptron import Perceptron
 from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.rule import RULES
+from firehose.parallel import group
 
 PARTS = ("model", "rule", "learner", "optimizer", "memory", "predictor")  # with a state each
 AT_ONCE = 2048  # posts from before the stream that are remembered at once
@@ -114,11 +117,13 @@ def make_model(corpus: AnyCorpus, settings: Settings, start: str | Path | None =
     """Make the model of a game; the model at ``start``, if any, gives sizes and shared weights."""
     seed = settings.play.seed
     if isinstance(corpus, PictureCorpus):
+        if group.size() > 1:
+            raise FirehoseError("Pictures are played by one process: leave --processes out.")
         tasks = corpus.tasks
         sizes = (tasks.pixels, corpus.classes, tasks.train_pixels)
         return Perceptron.of_plan(settings.perceptron, *sizes, seed)
     model = from_pretrained(settings.model, corpus, start, seed)
-    return model.move_to(settings.compute.find_device())
+    return spread(model.move_to(settings.compute.find_device()))
 
 
 def open_stream(corpus: AnyCorpus, settings: Settings) -> BatchStream:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from firehose.data.corpus import Corpus, Floor, Split, open_corpus
 from firehose.errors import FirehoseError
 from firehose.game.live import load
 from firehose.game.scoring import Costs, costs
+from firehose.models.data_parallel import spread
 from firehose.models.device import Compute
 from firehose.models.model import Payer
 from firehose.models.personal import Personal
@@ -89,6 +91,8 @@ def evaluate(
     trained = model if isinstance(model, Trained) else load(model, opened, min_users=1, trust=trust)
     if device or trained is not model:
         trained.model.move_to(Compute.of({"device": device or "auto"}).find_device())
+    if trained is not model:
+        trained.model = cast(Personal, spread(trained.model))
     posts = opened.splits.get(split)
     if posts is None or not len(posts):
         raise FirehoseError(

@@ -24,6 +24,7 @@ from firehose.models.companion import Companion
 from firehose.models.model import Payer
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, Trained, find_model, read_card, save
+from firehose.parallel.group import first
 from firehose.plugins import checksum, own_kinds, source_file
 from firehose.storage.checkpoints import Checkpoints
 from firehose.storage.files import sync, write_whole
@@ -33,7 +34,8 @@ from firehose.storage.seals import Record
 FORMAT: Literal["firehose run"] = "firehose run"
 SCHEMA = 3
 REPLACED = ".run.json.replaced"  # run.json while what it describes is being removed
-DECISIVE = ("processor", "gpu", "threads", "torch")  # of the machine: the last bits depend on them
+# Of the machine: the last bits depend on them.
+DECISIVE = ("processor", "gpu", "processes", "threads", "torch")
 
 
 class Place(Record):
@@ -84,7 +86,9 @@ class RunCard(Record):
 
     def differences(self, device: str) -> list[str]:
         """What the run was begun with that is otherwise here, and may decide the last bits."""
-        then, now = self.machine | {"device": self.device}, machine() | {"device": device}
+        alone: dict[str, str | int] = {"processes": 1}
+        then = alone | self.machine | {"device": self.device}
+        now = alone | machine() | {"device": device}
         return [
             f"{name} {then.get(name, 'none')} (here {now.get(name, 'none')})"
             for name in (*DECISIVE, "device")
@@ -121,7 +125,7 @@ class Run(NamedTuple):
         assert isinstance(self.corpus, Corpus)
         for split in ("validation", "test"):
             paid = costs(payer, self.corpus.splits[split], f"{split} posts")
-            write_costs(self.folder, split, paid)
+            first(write_costs, self.folder, split, paid)
 
 
 def new_run(  # noqa: PLR0913, PLR0917 (a field each)

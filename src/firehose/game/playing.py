@@ -13,7 +13,9 @@ from firehose.game.log import Log, summary, write_table
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
 from firehose.game.scoring import accuracies, score_past, write_costs
 from firehose.methods.predictor import companion_of
+from firehose.models.data_parallel import plain
 from firehose.models.personal import Personal
+from firehose.parallel.group import first, is_first
 from firehose.storage.seals import File
 
 POINTS = 20  # of a curve of accuracies, beside the ends of tasks
@@ -23,13 +25,13 @@ class Playing:
     """A game on a corpus of posts."""
 
     unit, doing = "round", "playing"
-    log: Log  # while rounds are played
+    log: Log | None = None  # while rounds are played, in the process that writes
 
     def __init__(self, run: Run) -> None:
         self.game = make_game(run.corpus, run.settings, run.start)
         self.stream = open_stream(run.corpus, run.settings)
         self.total = len(self.stream)
-        model = self.game.model
+        model = plain(self.game.model)
         self.run = run.with_model(model.plan) if isinstance(model, Personal) else run
         self.seals: Mapping[str, File] = {}  # of the log, where it is to go on
 
@@ -42,17 +44,20 @@ class Playing:
         """Play the rounds that are left; yields after each."""
         game = self.game
         self.stream.seek(game.posts)
-        self.log = Log(self.run.folder, self.seals, self.run.card.tensorboard)
+        if is_first():
+            self.log = Log(self.run.folder, self.seals, self.run.card.tensorboard)
         for played in game.rounds(self.stream):
-            self.log.add(game.played, played)
+            if self.log:
+                self.log.add(game.played, played)
             yield
 
     def note(self) -> str:
         """The state of the game, for the progress bar."""
-        return self.log.note()
+        return self.log.note() if self.log else ""
 
     def flush(self) -> Mapping[str, File]:
         """Bring the log of the rounds to disk; returns the seals for a checkpoint of it."""
+        assert self.log is not None  # only the process that writes is asked
         return self.log.flush()
 
     def state(self) -> dict[str, Any]:
@@ -70,17 +75,17 @@ class Playing:
 
     def finish(self) -> GameResult:
         """Save the model, and score the predictor on held-out and past posts."""
-        model, corpus = self.game.model, self.run.corpus
+        model, corpus = plain(self.game.model), self.run.corpus
         assert isinstance(model, Personal) and isinstance(corpus, Corpus)
         predictor = self.game.predictor
         beside = companion_of(predictor, corpus.users.__getitem__)
         with predictor.in_use():
-            self.run.save_model(model, beside)
+            first(self.run.save_model, model, beside)
         self.run.score(predictor)
         past = score_past(predictor, corpus.splits["train"], self.game.posts)
-        write_costs(self.run.folder, "past", past)
-        write_table(self.run.folder)
-        return Outcome.of(self.run.folder, corpus)
+        first(write_costs, self.run.folder, "past", past)
+        first(write_table, self.run.folder)
+        return first(Outcome.of, self.run.folder, corpus)
 
 
 class PlayingPictures(Playing):

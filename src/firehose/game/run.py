@@ -14,7 +14,7 @@
       result.json    what came of it, sealed; it appears last
 
 A log is on disk before a checkpoint counts on it; the first checkpoint before ``run.json``; and all
-else before ``result.json``.
+else before ``result.json``. Where several processes play together, only the first one writes.
 """
 
 import json
@@ -48,6 +48,7 @@ from firehose.game.training import Fit
 from firehose.interrupts import stop_requests
 from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
+from firehose.parallel.group import anybody, first, first_in, is_first
 from firehose.progress import measure, say
 from firehose.storage.checkpoints import Checkpoints
 from firehose.storage.files import clear_leftovers
@@ -115,11 +116,11 @@ def _begin(run: Run, replace: bool) -> Any:
     work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
-    refuse_taken(folder, replace)
+    first(refuse_taken, folder, replace)
     refuse_own_parts(work.run)
-    with checkpoints_of(folder).held():
-        refuse_taken(folder, replace)  # it may have appeared meanwhile
-        clear(folder)
+    with first_in(checkpoints_of(folder).held()):
+        first(refuse_taken, folder, replace)  # it may have appeared meanwhile
+        first(clear, folder)
         return _carry_out(work, is_new=True)
 
 
@@ -148,11 +149,11 @@ def resume(
     folder = Path(run)
     read_run(folder)  # or a sentence, before anything is made in a folder that is no run
     checkpoints = checkpoints_of(folder)
-    with checkpoints.held(), _kept(folder):
-        _refuse_over(folder)
+    with first_in(checkpoints.held()), _kept(folder):
+        first(_refuse_over, folder)
         work = make_work(_told_what_differs(open_run(folder, corpus, trust)))
         if previous:
-            _step_back(checkpoints)
+            first(_step_back, checkpoints)
         return _carry_out(work)
 
 
@@ -206,13 +207,13 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
     """
     folder = work.run.folder
     checkpoints = checkpoints_of(folder)
-    clear_leftovers(folder)
+    first(clear_leftovers, folder)
     if is_new:
-        checkpoints.write(0, work.state(), {})
+        first(checkpoints.write, 0, work.state(), {})
     else:
         _go_back(work, checkpoints)
         say(f"Going on after {work.unit} {work.done:,}.")
-    work.run.card.write(folder)  # it may say that another version of the code goes on
+    first(work.run.card.write, folder)  # it may say that another version of the code goes on
     with _kept(folder):
         try:
             _advance(work, checkpoints)
@@ -220,18 +221,18 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
             good = max(work.done - isinstance(error, Broken), 0)
             raise _rescue(make_work(work.run), checkpoints, good) from None
         result = work.finish()
-        result.write(folder)
+        first(result.write, folder)
         return result
 
 
 def _go_back(work: Work, checkpoints: Checkpoints) -> None:
     """Bring a run to the state of its newest checkpoint that can be used."""
-    found = checkpoints.latest()
+    found = first(checkpoints.latest)
     if found is None:
         raise FirehoseError(
             f"{work.run.folder} has no checkpoint to go on from; begin again with --replace."
         )
-    checkpoints.drop_newer(found)
+    first(checkpoints.drop_newer, found)
     work.restore(found.state, found.logs)
 
 
@@ -254,20 +255,22 @@ def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> 
         for _ in work.units():
             now = time.monotonic()
             show(work.done, work.note())
-            if now - shown >= PROGRESS_EVERY:
+            if is_first() and now - shown >= PROGRESS_EVERY:
                 write_progress(folder, work.done, work.total)
                 shown = now
-            if request.made or now - saved >= work.run.card.checkpoint_every:
-                _save(work, checkpoints)
+            is_asked = anybody(request.made)
+            if is_first() and not is_asked and now - saved >= work.run.card.checkpoint_every:
+                _save(work, checkpoints)  # the others go on, and wait when they need this one
                 saved = now
-            if request.made:
+            if is_asked:
+                first(_save, work, checkpoints)
                 raise Stopped(
                     f"Stopped after {work.unit} {work.done:,}; `firehose resume {folder}` goes on "
                     "from there."
                 )
             if work.done == until:
                 break
-    _save(work, checkpoints)
+    first(_save, work, checkpoints)
 
 
 def _save(work: Work, checkpoints: Checkpoints) -> None:
@@ -280,7 +283,7 @@ def _save(work: Work, checkpoints: Checkpoints) -> None:
 
 def _rescue(work: Work, checkpoints: Checkpoints, good: int) -> FirehoseError:
     """Leave a checkpoint after the last good unit, by doing the units up to it once more."""
-    checkpoints.drop_after(good)
+    first(checkpoints.drop_after, good)
     _go_back(work, checkpoints)
     if work.done < good:
         _advance(work, checkpoints, good)

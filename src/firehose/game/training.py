@@ -18,9 +18,11 @@ from firehose.game.limits import refuse_endless, refuse_too_large
 from firehose.game.outcome import Epoch, TrainingOutcome
 from firehose.game.scoring import costs, score_past, write_costs
 from firehose.game.settings import Training
+from firehose.models.data_parallel import plain, spread
 from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
+from firehose.parallel.group import first
 from firehose.progress import say
 from firehose.storage.files import write_whole
 from firehose.storage.seals import File
@@ -44,7 +46,7 @@ class Fit:
         refuse_too_large(run.card.kind, settings, run.corpus)
         model = from_pretrained(run.settings.model, run.corpus, run.start, training.seed)
         self.run = run.with_model(model.plan)
-        self.model = model.move_to(run.settings.compute.find_device())
+        self.model: Any = spread(model.move_to(run.settings.compute.find_device()))
         self.corpus, self.training = run.corpus, training
         self.posts = run.corpus.posts_of(run.card.split)
         rule = Adam.Settings(rate=training.rate, clip=training.clip, user_rate=training.user_rate)
@@ -145,12 +147,12 @@ class Fit:
     def finish(self) -> TrainingOutcome:
         """Save the model of the best epoch, and score it on held-out posts."""
         self.model.restore(self.best)
-        self.run.save_model(self.model)
+        first(self.run.save_model, plain(self.model))
         self.run.score(self.model)
         if crossed := cross_costs(self.model, self.corpus.splits["test"]):
-            write_costs(self.run.folder, "crossed", crossed)
+            first(write_costs, self.run.folder, "crossed", crossed)
         if self.run.card.kind == "offline":
-            write_costs(self.run.folder, "past", score_past(self.model, self.posts))
+            first(write_costs, self.run.folder, "past", score_past(self.model, self.posts))
         compute = {
             "gradient steps": self.total,
             "tokens trained on": sum(epoch.tokens for epoch in self.history),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from firehose.models.dropout import Dropout, Mask
+from firehose.models.dropout import Dropout, Mask, Share
 
 
 class Rows(NamedTuple):
@@ -30,27 +30,39 @@ class Grid:
 
     Attention costs the square of a grid's width, and most posts are much shorter than the
     longest one; so there are several grids, each for posts of similar length.
+
+    ``lengths`` are those of a whole batch. With ``part``, only these of its posts are laid out,
+    on the grids that the whole batch has.
     """
 
     def __init__(
-        self, lengths: Tensor, groups: int = 4, device: torch.device | str = "cpu"
+        self,
+        lengths: Tensor,
+        groups: int = 4,
+        device: torch.device | str = "cpu",
+        part: slice | None = None,
     ) -> None:
-        posts, tokens = len(lengths), int(lengths.sum())
-        post = torch.repeat_interleave(torch.arange(posts), lengths, output_size=tokens)
+        posts, own = len(lengths), lengths if part is None else lengths[part]
+        tokens = int(own.sum())
+        post = torch.repeat_interleave(torch.arange(len(own)), own, output_size=tokens)
         self.device = device  # where the indices go; they are computed on the CPU
-        self.lengths, self.post = lengths.to(device), post.to(device)
+        self.lengths, self.post = own.to(device), post.to(device)
         self.width = int(lengths.max()) if posts else 0
+        self.tokens = None if part is None else _tokens_of(lengths, part)
         # Of each group, [posts, width]: the flat rows that go there, and what is padding.
         self.sources: list[Tensor] = []
         self.paddings: list[Tensor] = []
-        starts = torch.cumsum(lengths, 0) - lengths
+        self.shares: list[Share | None] = []  # which of a group's posts are laid out; None: all
+        starts = torch.cumsum(own, 0) - own
         edges = [round(posts * number / groups) for number in range(1, groups)]
         for members in torch.argsort(lengths, stable=True).tensor_split(edges):
             if len(members):
                 step = torch.arange(int(lengths[members[-1]]))
-                padding = step >= lengths[members, None]
-                self.sources.append(starts[members, None] + step.masked_fill(padding, 0))
+                laid, share = _laid_out(members, part)
+                padding = step >= own[laid, None]
+                self.sources.append(starts[laid, None] + step.masked_fill(padding, 0))
                 self.paddings.append(padding)
+                self.shares.append(share)
         self._rows: dict[tuple[int, int], Rows] = {}
 
     def rows(self, parts: int, heads: int) -> Rows:
@@ -72,8 +84,8 @@ class Grid:
     def blocks(self, laid: Tensor, parts: int, heads: int) -> list[Tensor]:
         """View ``[grid rows, d]`` as ``[parts, heads, posts, width, d]`` for each group."""
         blocks = laid.split([parts * heads * source.numel() for source in self.sources])
-        pairs = zip(blocks, self.sources, strict=True)
-        return [block.view(parts, heads, *source.shape, -1) for block, source in pairs]
+        pairs, d = zip(blocks, self.sources, strict=True), laid.shape[1]
+        return [block.view(parts, heads, *source.shape, d) for block, source in pairs]
 
     def lay(self, vectors: Tensor, parts: int, heads: int) -> Tensor:
         """Copy ``[tokens, parts · heads · d]`` onto the grids, ``[grid rows, d]``."""
@@ -88,6 +100,20 @@ class Grid:
         """Copy ``[grid rows, d]`` back to ``[tokens, parts · heads · d]``, without the padding."""
         taken = laid.index_select(0, self.rows(parts, heads).back)
         return taken.view(-1, parts * heads * laid.shape[-1])
+
+
+def _tokens_of(lengths: Tensor, part: slice) -> Share:
+    """The tokens of some posts among those of all."""
+    first = int(lengths[: part.start].sum())
+    return Share(int(lengths.sum()), slice(first, first + int(lengths[part].sum())))
+
+
+def _laid_out(members: Tensor, part: slice | None) -> tuple[Tensor, Share | None]:
+    """The posts of a group that are in a part, counted from its first; and which these are."""
+    if part is None:
+        return members, None
+    chosen = ((members >= part.start) & (members < part.stop)).nonzero().flatten()
+    return members[chosen] - part.start, Share(len(members), chosen.numpy(), axis=1)
 
 
 def attend(
@@ -127,11 +153,11 @@ class _Attend(torch.autograd.Function):
         outputs = laid.new_empty(len(laid) // 3, laid.shape[1])
         context.save_for_backward(relative_keys, biases)
         context.groups, context.grid = [], grid
-        blocks = zip(grid.blocks(laid, 3, heads), grid.blocks(outputs, 1, heads), strict=True)
-        for block, out in blocks:
-            group = _attend_group(block, relative_keys, biases, past, drop)
+        blocks = (grid.blocks(laid, 3, heads), grid.blocks(outputs, 1, heads))
+        for block, out, share in zip(*blocks, grid.shares, strict=True):
+            group = _attend_group(block, relative_keys, biases, past, drop, share)
             weights = group.dropped(group.weights)
-            torch.bmm(weights, group.value, out=out.view(len(weights), -1, out.shape[-1]))
+            torch.bmm(weights, group.value, out=out.view(*weights.shape[:2], out.shape[-1]))
             context.groups.append(group)
         return grid.take(outputs, 1, heads)
 
@@ -187,12 +213,12 @@ class _GroupAttention(NamedTuple):
         torch.bmm(to_scores.transpose(1, 2), content.view(n, width, d), out=both[0])
         torch.bmm(self.dropped(self.weights).transpose(1, 2), above, out=both[1])
         to_query = torch.bmm(to_scores, self.key, out=block[0].view(n, width, d))
-        to_content_bias = to_query.view(heads, -1, d).sum(1)
+        to_content_bias = to_query.view(heads, posts * width, d).sum(1)
         by_distance = _unshift(to_scores).view(heads, posts * width, keys)
         to_position = by_distance.bmm(relative_keys[..., -keys:].transpose(1, 2))
         to_query += to_position.view(n, width, d)
         to_biases = torch.stack([to_content_bias, to_position.sum(1)])
-        to_keys = position.view(heads, -1, d).transpose(1, 2).bmm(by_distance)
+        to_keys = position.view(heads, posts * width, d).transpose(1, 2).bmm(by_distance)
         if keys == width:
             return to_keys, to_biases, None
         both = both.view(2, heads, posts, keys, d)
@@ -201,21 +227,29 @@ class _GroupAttention(NamedTuple):
 
 
 def _attend_group(
-    block: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor | None, drop: Dropout
+    block: Tensor,
+    relative_keys: Tensor,
+    biases: Tensor,
+    past: Tensor | None,
+    drop: Dropout,
+    share: Share | None,
 ) -> _GroupAttention:
     """Compute the attention weights of a group from ``block`` [3, heads, posts, width, d]."""
     query = block[0]  # [heads, posts, width, d]
     heads, posts, width, d = query.shape
     seen = block[1:] if past is None else torch.cat([past, block[1:]], 3)
-    key, value = seen.reshape(2, heads * posts, -1, d)
-    keys = key.shape[1]
+    n, keys = heads * posts, seen.shape[3]
+    key, value = seen.reshape(2, n, keys, d)
     content, position = (query + bias[:, None, None] for bias in biases)
     by_distance = position.view(heads, posts * width, d).bmm(relative_keys[..., -keys:])
-    scores = content.view(-1, width, d).bmm(key.transpose(1, 2))  # [n, width, keys]
-    scores += _shift(by_distance.view(-1, width, keys))
+    scores = content.view(n, width, d).bmm(key.transpose(1, 2))  # [n, width, keys]
+    scores += _shift(by_distance.view(n, width, keys))
     later = scores.new_full((width, keys), float("-inf")).triu_(1 + keys - width)
     weights = torch.add(later, scores, alpha=d**-0.5).softmax(-1)
-    return _GroupAttention(query, key, value, weights, drop.mask(weights))
+    mask = drop.mask(weights.view(heads, posts, width, keys), share)
+    if mask is not None:
+        mask = mask._replace(kept=mask.kept.reshape(n, width, keys))
+    return _GroupAttention(query, key, value, weights, mask)
 
 
 def _shift(scores: Tensor) -> Tensor:
@@ -232,6 +266,6 @@ def _unshift(gradients: Tensor) -> Tensor:
     """Turn gradients by key, zero for keys that come later, into gradients by distance."""
     n, width, keys = gradients.shape
     by_distance = gradients.new_zeros(n, width * keys)
-    by_distance[:, width - 1 : -1] = gradients[..., :-1].reshape(n, -1)
+    by_distance[:, width - 1 : -1] = gradients[..., :-1].reshape(n, width * (keys - 1))
     by_distance[:, -1] = gradients[:, -1, -1]
     return by_distance

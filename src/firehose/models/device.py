@@ -24,7 +24,7 @@ class Device(NamedTuple):
 
     def learning(self) -> AbstractContextManager[object]:
         """Compute products with this precision inside; sums and weights stay in float32."""
-        if self.precision == torch.float32:
+        if self.precision != torch.bfloat16:
             return nullcontext()
         return torch.autocast(self.device.type, self.precision)
 

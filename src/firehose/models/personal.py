@@ -123,31 +123,35 @@ class Personal(nn.Module):
         self.users.restore(state["users"])
         self.random.restore(state["random"])
 
-    def loss(self, batch: Batch) -> tuple[Tensor, UserVectors]:
+    def loss(self, batch: Batch, part: slice | None = None) -> tuple[Tensor, UserVectors]:
         """The mean over posts of the mean cost of their tokens, to be differentiated.
 
         Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
-        in the batch, which have a gradient after ``backward``. New users get a row.
+        in the batch, which have a gradient after ``backward``. New users get a row. With ``part``,
+        it is what these posts add to the mean: the sum over parts is the whole.
         """
-        (hidden, embedding, bias), targets, weights, taken = self._learn_to_predict(batch)
+        (hidden, embedding, bias), targets, weights, taken = self._learn_to_predict(batch, part)
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
 
     def _learn_to_predict(
-        self, batch: Batch
+        self, batch: Batch, part: slice | None = None
     ) -> tuple[Iterator[Tensor], Tensor, Tensor, UserVectors]:
         """What a loss is made of: hidden vectors, embedding, bias; targets, weights and users."""
-        inputs, targets, grid = predictions(batch, self.max_tokens, self.device.device)
+        inputs, targets, grid = predictions(batch, self.max_tokens, self.device.device, part)
+        # The users of all parts, so that rows are given in the same order wherever one is computed.
         taken = self.users.take(batch.user, learn=self.is_personal)
+        if part is not None:
+            taken = taken._replace(which=taken.which[part])
         shared = self.shared
-        with self.device.learning():
+        with self.device.learning(), self.random.sharing(grid.tokens):
             hidden = shared(inputs, grid, self.adapter(taken, grid))
         weights = (1 / (grid.lengths * len(batch)))[grid.post]
         parts = (hidden, shared.embedding, shared.output_bias)
         return (part.to(self.device.precision) for part in parts), targets, weights, taken
 
-    def gradient(self, batch: Batch) -> Gradient:
+    def gradient(self, batch: Batch, part: slice | None = None) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
-        loss, taken = self.loss(batch)
+        loss, taken = self.loss(batch, part)
         return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
 
     def _trained_tokens(self, batch: Batch) -> int:
@@ -169,10 +173,10 @@ class Personal(nn.Module):
                 column[targets] = values.cpu().numpy()
         return batch.with_columns(per_token={PIECES: pieces, LOG_PROBS: log_probs})
 
-    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+    def gradient_toward_outputs(self, batch: Batch, part: slice | None = None) -> Gradient:
         """The gradient of the loss with the outputs beside the posts in place of their words."""
-        (hidden, embedding, bias), _, weights, taken = self._learn_to_predict(batch)
-        places, device = predicted_places(batch, self.max_tokens), self.device.device
+        (hidden, embedding, bias), _, weights, taken = self._learn_to_predict(batch, part)
+        places, device = predicted_places(batch, self.max_tokens, part), self.device.device
         pieces, log_probs = (
             torch.from_numpy(batch.per_token[name][places].astype(kind)).to(device)
             for name, kind in ((PIECES, np.int64), (LOG_PROBS, np.float32))
@@ -246,21 +250,28 @@ def evaluating(model: Personal) -> Iterator[None]:
 
 
 def predictions(
-    batch: Batch, max_tokens: int | None = None, device: torch.device | str = "cpu"
+    batch: Batch,
+    max_tokens: int | None = None,
+    device: torch.device | str = "cpu",
+    part: slice | None = None,
 ) -> tuple[Tensor, Tensor, Grid]:
     """Each token but a post's last, the token after each, and how they are laid out for attention.
 
-    Posts are cut to ``max_tokens`` first, if that is given.
+    Posts are cut to ``max_tokens`` first, if that is given; with ``part``, only these are taken.
     """
     lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
-    places = predicted_places(batch, max_tokens)
+    places = predicted_places(batch, max_tokens, part)
     tokens = batch.tokens.astype(np.int64)
     inputs, targets = torch.from_numpy(tokens[places - 1]), torch.from_numpy(tokens[places])
-    return inputs.to(device), targets.to(device), Grid(torch.from_numpy(lengths - 1), device=device)
+    grid = Grid(torch.from_numpy(lengths - 1), device=device, part=part)
+    return inputs.to(device), targets.to(device), grid
 
 
-def predicted_places(batch: Batch, max_tokens: int | None = None) -> NDArray[np.int64]:
+def predicted_places(
+    batch: Batch, max_tokens: int | None = None, part: slice | None = None
+) -> NDArray[np.int64]:
     """Where in a batch the tokens are that are predicted: all but the first of each post."""
     lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
-    places, _ = gather(batch.offsets[:-1] + 1, lengths - 1)
+    chosen = slice(None) if part is None else part
+    places, _ = gather(batch.offsets[:-1][chosen] + 1, lengths[chosen] - 1)
     return places

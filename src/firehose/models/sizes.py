@@ -1,5 +1,6 @@
 """How many bytes a model takes, reckoned from its plan, and whether this machine has them."""
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def refuse_beyond_memory(needs: Mapping[str, int], advice: str) -> None:
         return
     most = max(needs, key=lambda what: needs[what])
     whole = "" if total == needs[most] else f" of {size(total)} in all"
+    there = "each process here has" if "LOCAL_WORLD_SIZE" in os.environ else "this machine has"
     raise FirehoseError(
-        f"{most} needs {size(needs[most])}{whole}, and this machine has {size(memory())}; {advice}."
+        f"{most} needs {size(needs[most])}{whole}, and {there} {size(memory())}; {advice}."
     )

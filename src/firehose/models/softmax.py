@@ -32,7 +32,9 @@ class _Loss(torch.autograd.Function):
     ) -> Tensor:
         loss = weights.new_zeros(())
         to_hidden = torch.empty_like(hidden)
-        to_embedding, to_bias = torch.empty_like(embedding), torch.zeros_like(bias)
+        # The first chunk overwrites, so that the memory need not be zero before.
+        to_embedding = torch.empty_like(embedding) if len(hidden) else torch.zeros_like(embedding)
+        to_bias = torch.zeros_like(bias)
         for number, (rows, logits) in enumerate(_logits(hidden, embedding, bias)):
             near, target, weight = hidden[rows], targets[rows], weights[rows, None]
             costs, to_logits = _costs(logits.to(weights.dtype), target)
@@ -44,7 +46,6 @@ class _Loss(torch.autograd.Function):
             to_logits = to_logits.to(hidden.dtype)
             weight = weight.to(hidden.dtype)
             torch.mm(to_logits, embedding, out=to_hidden[rows]).mul_(weight)
-            # The first chunk overwrites, so that the memory need not be zero before.
             to_embedding.addmm_(to_logits.T, near * weight, beta=float(number > 0))
             to_bias.addmv_(to_logits.T, weight[:, 0])
         context.save_for_backward(to_hidden, to_embedding, to_bias)

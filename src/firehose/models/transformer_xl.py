@@ -91,7 +91,7 @@ class TransformerXL(nn.Module):
         shape = self.shape
         hidden = functional.embedding(tokens, self.embedding) * shape.d_model**0.5
         hidden = adapt(0, self.drop(hidden))
-        distances = self.drop(sinusoids(grid.width, shape.d_model).to(hidden))
+        distances = self.drop.of_all(sinusoids(grid.width, shape.d_model).to(hidden))
         for layer in range(shape.layers):
             hidden = self.attention[layer](hidden, grid, self.biases, distances)
             hidden = adapt(layer + 1, self.feed_forward[layer](hidden))

@@ -45,7 +45,7 @@ class Users(UserIndex):
         """The vector of somebody unknown."""
         if self.start == "zero" or not len(self):
             return torch.zeros(len(self.total))
-        return (self.total / len(self)).float()
+        return (self.total / len(self)).to(self.vectors.dtype)
 
     def take(self, users: NDArray[np.integer], learn: bool) -> UserVectors:
         """The vectors of these users; with ``learn``, those who have no row get one."""

@@ -59,7 +59,7 @@ class RowAverage(RowState):
 
     def now(self, rows: Tensor) -> Tensor:
         """The averages of some rows, up to date."""
-        left = torch.exp(self.stamps[rows] - self.clock).float()
+        left = torch.exp(self.stamps[rows] - self.clock).to(self.table.vectors.dtype)
         return torch.lerp(self.table.vectors[rows], self[rows], left[:, None])
 
     def moving(self, rows: Tensor) -> None:

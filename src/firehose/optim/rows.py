@@ -94,13 +94,16 @@ class UserRows(Protocol):
 
 
 class RowState:
-    """A tensor with an entry for each row of a table of users; zero until it is set."""
+    """A tensor with an entry for each row of a table of users; zero until it is set.
+
+    Numbers are of the type of the users' vectors, if no other is given.
+    """
 
     def __init__(
-        self, table: UserRows, width: tuple[int, ...] = (), dtype: torch.dtype = torch.float32
+        self, table: UserRows, width: tuple[int, ...] = (), dtype: torch.dtype | None = None
     ) -> None:
         self.table = table
-        self._values = torch.zeros(0, *width, dtype=dtype)
+        self._values = torch.zeros(0, *width, dtype=dtype or table.vectors.dtype)
         table.attach(self)
 
     @property

@@ -1,0 +1,110 @@
+"""What a second process is worth: python benchmarks/parallel.py
+
+Rounds of one game take turns: of two processes with a thread each, of one process with one thread,
+and of one process with two, while the other waits. Medians are printed, and the ratios of rounds
+that came one after another. At paper size a round takes minutes: --only laptop leaves it out.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
+
+# isort: split
+import numpy as np
+import torch
+
+from firehose.batch import Batch
+from firehose.game.assembly import Game
+from firehose.game.settings import Settings, make_settings
+from firehose.models.allocation import keep_memory
+from firehose.models.data_parallel import spread
+from firehose.models.personal import Personal
+from firehose.parallel import group
+from firehose.parallel.joining import joined
+from firehose.parallel.launch import launch
+from firehose.parallel.place import is_one_of_several
+
+USERS = 1_000
+
+
+class Size(NamedTuple):
+    """A preset, and the pieces of its vocabulary."""
+
+    pieces: int
+    rounds: int  # of which medians are taken, if no other number is asked for
+    wanted: tuple[float, float | None]  # ratios to one process with one thread, with two
+
+
+SIZES = {"laptop": Size(2_000, 15, (1.7, 1.2)), "paper": Size(32_000, 2, (1.4, None))}
+WAYS = {"2 processes": (2, 1), "1 process, 1 thread": (1, 1), "1 process, 2 threads": (1, 2)}
+
+
+def main() -> None:
+    """Print how long rounds take in each way, and the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--rounds", type=int, help="of which the medians are taken")
+    parser.add_argument("--only", choices=SIZES, help="this size alone")
+    options = parser.parse_args()
+    if not is_one_of_several():
+        sys.exit(launch(2, [sys.executable, *sys.argv]))
+    keep_memory()
+    with joined():
+        for name, size in SIZES.items():
+            if options.only in (None, name):
+                compare(name, size, options.rounds or size.rounds)
+
+
+def compare(name: str, size: Size, rounds: int) -> None:
+    """Let the ways to play a round take turns; all see the same posts."""
+    settings = make_settings(name)
+    games = {way: make_game(settings, size, *WAYS[way]) for way in WAYS}
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    for number, batch in enumerate(posts(settings, size, rounds + 2)):
+        for way, (processes, threads) in WAYS.items():
+            group.anybody(False)  # all begin together
+            torch.set_num_threads(threads)
+            begin = time.perf_counter()
+            if processes == 2 or group.is_first():
+                for _ in games[way].rounds([batch]):
+                    pass
+            if number > 1:  # the first rounds release nothing, and warm up
+                seconds[way].append(time.perf_counter() - begin)
+    together = seconds["2 processes"]
+    print(f"{name}: a round of 2 processes takes {statistics.median(together) * 1e3:,.0f} ms")
+    for way, wanted in zip(list(WAYS)[1:], size.wanted, strict=True):
+        ratio = statistics.median(b / a for a, b in zip(together, seconds[way], strict=True))
+        goal = f" (wanted: {wanted} ×)" if wanted else ""
+        print(f"{name}: 2 processes are {ratio:.2f} × as fast as {way}{goal}", flush=True)
+
+
+def make_game(settings: Settings, size: Size, processes: int, threads: int) -> Game:
+    """A game of one process or of two, whose users have all posted before."""
+    torch.set_num_threads(threads)
+    model = Personal(settings.model, size.pieces)
+    model.users.take(np.arange(USERS), learn=True)
+    return Game(spread(model) if processes == 2 else model, settings.play)
+
+
+def posts(settings: Settings, size: Size, rounds: int) -> Iterator[Batch]:
+    """Random words, as many in a post as people write: 20 tokens in the middle, few long ones."""
+    for number in range(rounds):
+        generator, count = np.random.default_rng(number), settings.play.posts
+        longest = settings.model.max_tokens
+        lengths = np.clip(generator.lognormal(3, 0.6, count).astype(np.int64), 4, longest)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        yield Batch(
+            generator.integers(3, size.pieces, offsets[-1]).astype(np.uint16),
+            offsets,
+            generator.integers(0, USERS, count).astype(np.int32),
+            np.zeros(count, np.int64),
+            lengths.astype(np.int32),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A model whose batches are divided among processes; all else is the model's own.
+
+Every process has the whole model. Of a batch it computes a share of the posts, with about as many
+tokens as any other; then what all have found is joined, so that each process has the result of the
+whole batch, to the bit the same in each. Whoever asks does not know.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from firehose.batch import Batch
+from firehose.models.model import Outlook, Paid
+from firehose.models.personal import LOG_PROBS, PIECES, Personal
+from firehose.models.users import Users
+from firehose.optim.gradient import Gradient
+from firehose.parallel import group
+
+
+class DataParallel:
+    """The same as a model, computed by all processes together."""
+
+    users: Users
+    max_tokens: int
+    train: Callable[[], Any]
+    parameters: Callable[[], Iterator[nn.Parameter]]
+    named_parameters: Callable[[], Iterator[tuple[str, nn.Parameter]]]
+    state: Callable[[], dict[str, Any]]
+    restore: Callable[[Mapping[str, Any]], None]
+
+    def __init__(self, model: Personal) -> None:
+        self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def gradient(self, batch: Batch) -> Gradient:
+        """The gradient of the loss on a batch; users who are new in it get a row."""
+        return add_up(self.model.gradient(batch, self._part(batch, self.max_tokens)))
+
+    def gradient_toward_outputs(self, batch: Batch) -> Gradient:
+        """The gradient of the cross-entropy to what ``with_outputs`` has put beside the posts."""
+        part = self._part(batch, self.max_tokens)
+        return add_up(self.model.gradient_toward_outputs(batch, part))
+
+    def cost(self, batch: Batch) -> float:
+        """The loss on a batch, without changing anything."""
+        part = self._part(batch, self.max_tokens)
+        cost, own = np.zeros(1), _select(batch, part)
+        if len(own):
+            cost[0] = self.model.cost(own) * len(own) / len(batch)
+        return float(_joined(cost)[0])
+
+    def pay(self, batch: Batch) -> Paid:
+        """What each post costs, without changing anything."""
+        part, nats = self._part(batch), np.zeros(len(batch))
+        if part.start < part.stop:
+            nats[part] = self.model.pay(_select(batch, part)).nats
+        return Paid(_joined(nats), batch.words)
+
+    def outlook(self, batch: Batch) -> Outlook:
+        """What it says of each piece of a batch but the first of a post, and how sure it was."""
+        part, places = self._part(batch), batch.offsets - np.arange(len(batch) + 1)
+        found = np.zeros((3, places[-1]))
+        if part.start < part.stop:
+            own = slice(places[part.start], places[part.stop])
+            found[:, own] = self.model.outlook(_select(batch, part))
+        return Outlook(*_joined(found))
+
+    def with_outputs(self, batch: Batch, count: int) -> Batch:
+        """The posts, and beside each token the most probable pieces in its place when it came."""
+        part, count = self._part(batch, self.max_tokens), min(count, self.pieces)
+        columns = np.zeros((2, len(batch.tokens), count))
+        if part.start < part.stop:
+            own = slice(batch.offsets[part.start], batch.offsets[part.stop])
+            found = self.model.with_outputs(_select(batch, part), count).per_token
+            columns[:, own] = found[PIECES], found[LOG_PROBS]
+        pieces, log_probs = _joined(columns)
+        per_token = {
+            PIECES: pieces.astype(batch.tokens.dtype),
+            LOG_PROBS: log_probs.astype(np.float16),
+        }
+        return batch.with_columns(per_token=per_token)
+
+    def _part(self, batch: Batch, max_tokens: int | None = None) -> slice:
+        """The posts of a batch that are this process's."""
+        lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
+        return divided(lengths - 1, group.size())[group.rank()]
+
+
+def spread(model: Personal) -> Personal | DataParallel:
+    """The model as all processes together compute it; alone, the model itself."""
+    return DataParallel(model) if group.size() > 1 else model
+
+
+def plain(model: Any) -> Any:
+    """The model of this process alone."""
+    return model.model if isinstance(model, DataParallel) else model
+
+
+def divided(tokens: NDArray[np.int64], parts: int) -> list[slice]:
+    """Cut posts with so many tokens each into parts, one after another, with about as many each.
+
+    A post belongs to the part in which its middle is.
+    """
+    middles = np.cumsum(tokens) - tokens / 2
+    edges = np.searchsorted(middles, tokens.sum() * np.arange(1, parts) / parts).tolist()
+    return [slice(*ends) for ends in zip([0, *edges], [*edges, len(tokens)], strict=True)]
+
+
+def add_up(gradient: Gradient) -> Gradient:
+    """The gradient of a whole batch from that of each process's part of it.
+
+    All numbers travel in one piece: a message costs more than a number. Every process has the
+    users of the whole batch, and zeros for those who are in other parts.
+    """
+    (shared,) = gradient.moving()
+    like = shared[0]
+    loss = torch.tensor([gradient.loss])
+    flat = torch.cat([each.flatten().to(like) for each in (*shared, gradient.users, loss)])
+    group.add_up(flat)
+    sizes = [each.numel() for each in (*shared, gradient.users, loss)]
+    *parts, users, found = flat.split(sizes)
+    moved = iter([part.view_as(each) for part, each in zip(parts, shared, strict=True)])
+    gradient.shared = [None if each is None else next(moved) for each in gradient.shared]
+    gradient.users = users.view_as(gradient.users).to(gradient.users)
+    gradient.loss = float(found)
+    return gradient
+
+
+def _select(batch: Batch, part: slice) -> Batch:
+    return batch.select(np.arange(part.start, part.stop))
+
+
+def _joined(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each process has found of its part, with zeros for all others, put together."""
+    group.add_up(torch.from_numpy(values))
+    return values
