@@ -28,7 +28,7 @@ def test_three_lines(model: Trained) -> None:
     before = model.pay(POSTS)
     paid = model.learn(POSTS)
     assert paid.nats.tolist() == before.nats.tolist()  # paid before it was learned from
-    for _ in range(20):
+    for _ in range(30):
         model.learn(POSTS)
     assert model.pay(POSTS).nats.sum() < 0.9 * before.nats.sum()
     assert model.knows("zoe")

@@ -98,7 +98,7 @@ def test_the_rate_is_that_of_the_inner_optimizer_or_its_own(
 ) -> None:
     rates = {"congrad": 0.3, "online-gd": 0.1, **own}
     chosen = {"optimizer": "averaged", "rule": {"rate": rates}}
-    assert make_settings(play=chosen).play.rule.rate == expected
+    assert make_settings(play=chosen).play.rule.public()["rate"] == expected
 
 
 def test_who_is_forgotten_is_in_no_average() -> None:
