@@ -14,7 +14,8 @@ from firehose.serving.learner import Learner, Pace
 from firehose.serving.state import begin, restore, state_of
 from small_models import trained_on
 
-WORDS = "the quick brown fox jumps over a lazy dog while nobody in the house is looking".split()
+TEXT = "the quick brown fox jumps over a lazy dog while nobody in the house is looking"
+WORDS = TEXT.split()
 GAME = ["play.posts=6", "play.step_size=4", "play.rule.rate=0.01", "play.steps=2"]
 MIXTURE = ["play.predictor=mixture", "play.predictor.hidden=4"]
 PACE = Pace(posts=6, seconds=0.0)
@@ -79,8 +80,6 @@ def differing(first: Any, second: Any, path: str = "") -> list[str]:
 
 def holds(folder: Path, *texts: str) -> list[str]:
     """The files below a folder that have one of these texts in them."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and any(text.encode() in path.read_bytes() for text in texts):
-            found.append(str(path.relative_to(folder)))
-    return found
+    files = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    found = [path for path, content in files.items() if any(t.encode() in content for t in texts)]
+    return [str(path.relative_to(folder)) for path in found]

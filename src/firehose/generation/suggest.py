@@ -48,8 +48,8 @@ def suggest(
 
     Beginnings of words are expanded, the most probable first, until none that is left could change
     the answer: a beginning is at least as probable as all words that begin so. Two limits end a
-    search that would take too long: beginnings under 1e-7 are dropped, and after ``most`` (512) the best
-    words so far are the answer, as happens with a model that finds all words alike.
+    search that would take too long: beginnings under 1e-7 are dropped, and after ``most``
+    (512) the best words so far are the answer, as happens with a model that finds all words alike.
 
     With ``begun``, the letters of a word that is being written after the prompt, only words that
     begin so are looked for, and the prompt may be empty. Their probabilities are those of whole

@@ -210,9 +210,7 @@ class Inbox:
         found: str | None = self.database.value(statement, user, post)
         return found
 
-    def erase(
-        self, request: Request, erased: Mapping[str, int], words: Sequence[str] = ()
-    ) -> None:
+    def erase(self, request: Request, erased: Mapping[str, int], words: Sequence[str] = ()) -> None:
         """Delete the posts that a request speaks of, and the name in it.
 
         ``words`` are those of a single post that was learned from.

@@ -93,7 +93,15 @@ def begin(
 
 def _refuse_strange(folder: Path) -> None:
     """Refuse a folder that has anything in it but an inbox, or a beginning that was killed."""
-    known = {"checkpoints", "snapshots", VOCABULARY, INBOX, f"{INBOX}-wal", f"{INBOX}-shm"}
+    known = {
+        "checkpoints",
+        "snapshots",
+        "bluesky.cursor",
+        VOCABULARY,
+        INBOX,
+        f"{INBOX}-wal",
+        f"{INBOX}-shm",
+    }
     ours = (f".{CARD}.", f".{VOCABULARY}.")
     names = [path.name for path in folder.iterdir() if path.name not in known]
     strange = [name for name in names if not name.startswith(ours)]

@@ -127,7 +127,8 @@ def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
 
     @app.exception_handler(FirehoseError)
     def refused(_: Request, error: FirehoseError) -> JSONResponse:
-        status = 429 if isinstance(error, FullError) else 503 if isinstance(error, BusyError) else 422
+        busy = {FullError: 429, BusyError: 503}
+        status = busy.get(type(error), 422)
         headers = RETRY if status != 422 else None
         return JSONResponse({"detail": mend(str(error))}, status, headers)
 
