@@ -25,7 +25,7 @@ def test_help_names_every_command() -> None:
     said = firehose("--help").stdout
     for command in (
         *("demo", "prepare", "stats", "check", "pretrain", "offline", "evaluate"),
-        *("generate", "suggest", "convert", "play", "resume", "compare"),
+        *("generate", "suggest", "convert", "play", "resume", "compare", "serve"),
     ):
         assert command in said
 

@@ -163,6 +163,7 @@ def test_of_who_is_forgotten_no_byte_is_left(tmp_path: Path, small_corpus: Corpu
     assert learner.advance()
     done = inbox.find_request(number)
     assert done is not None and done.is_done and done.erased is not None
+    assert done.snapshot is not None
     assert done.erased["posts"] == 3 and done.erased["vectors"] == 1
     assert done.erased["things a predictor kept"] == 2 and done.erased["names"] == 1
     assert done.snapshot == learner.snapshots.newest()

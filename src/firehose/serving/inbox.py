@@ -219,8 +219,8 @@ class Inbox:
         with self.database.transaction():
             if request.post is None:
                 gone = run("DELETE FROM posts WHERE user = ? AND seq <= ?", name, request.last)
-                words = run("DELETE FROM heard WHERE user = ?", name)
-                counts = {**erased, "posts": gone.rowcount, "words": words.rowcount}
+                told = run("DELETE FROM heard WHERE user = ?", name)
+                counts = {**erased, "posts": gone.rowcount, "words": told.rowcount}
             else:
                 gone = run("DELETE FROM posts WHERE user = ? AND id = ?", name, request.post)
                 counts = {"posts": gone.rowcount}
