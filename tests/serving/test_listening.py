@@ -224,7 +224,7 @@ def test_an_address_is_tried_again_until_it_answers(monkeypatch: pytest.MonkeyPa
     answers: list[Any] = [OSError("refused"), 429, 503, {"accepted": 1}]
     sent: list[Any] = []
 
-    def urlopen(request: Any, timeout: float) -> Any:
+    def urlopen(request: Any, **_: Any) -> Any:
         sent.append(json.loads(request.data))
         answer = answers.pop(0)
         if isinstance(answer, OSError):

@@ -132,7 +132,8 @@ def hear_jetstream(
             except (OSError, WebSocketException) as error:
                 if ear.cursor != before:
                     wait = AGAIN[0]
-                say(f"{url} is silent ({str(error) or type(error).__name__}); trying again in {wait} s.")
+                why = str(error) or type(error).__name__
+                say(f"{url} is silent ({why}); trying again in {wait} s.")
                 _sleep(wait, request)
                 wait = min(2 * wait, AGAIN[1])
     ear.save()
