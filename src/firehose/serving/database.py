@@ -50,6 +50,7 @@ CREATE TABLE requests (                   -- to forget a user, or one post of a 
   snapshot INTEGER,                       -- the first without it
   done INTEGER NOT NULL DEFAULT 0
 );
+CREATE INDEX requests_left ON requests (number) WHERE NOT done;
 """
 
 

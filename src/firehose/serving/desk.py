@@ -13,6 +13,7 @@ from firehose.game.live import Trained, load
 from firehose.generation.generate import Text, generate
 from firehose.generation.sampling import Sampling
 from firehose.generation.suggest import END, Suggestion, suggest
+from firehose.progress import say
 from firehose.serving.inbox import FILE, LIMIT, Inbox
 from firehose.serving.people import Book
 from firehose.serving.snapshots import Snapshots
@@ -59,6 +60,7 @@ class Desk:
         self.book = Book(self.inbox.database)
         self.snapshots = Snapshots(state / "snapshots")
         self.served: Served | None = None
+        self._failed: int | None = None  # the last that could not be taken up
         self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1, "answers")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
@@ -86,8 +88,11 @@ class Desk:
             place = self.snapshots.place(newest)
             trained = load(place, min_users=self.min_users, trust=self.trust)
             _ = trained.speaker  # which makes what predicts beside the model
-        except (FirehoseError, OSError):
-            return  # it was removed meanwhile: there is a newer one
+        except (FirehoseError, OSError) as error:
+            if self.snapshots.newest() == newest and newest != self._failed:
+                say(f"Snapshot {newest:,} cannot be served: {error}")
+                self._failed = newest
+            return  # else it was removed meanwhile: there is a newer one
         with self._changed:
             self.served = Served(newest, trained)
             self._changed.notify_all()

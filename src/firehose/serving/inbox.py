@@ -65,9 +65,9 @@ class Request(NamedTuple):
 class Inbox:
     """The posts of a service, the rounds they are in, and what is to be forgotten of them."""
 
-    def __init__(self, path: Path, limit: int = LIMIT) -> None:
+    def __init__(self, path: Path, limit: int | None = LIMIT) -> None:
         self.database = Database(path)
-        self.limit = limit
+        self.limit = limit  # posts that may wait; None: any number
 
     def close(self) -> None:
         """Let go of the file."""
@@ -81,7 +81,7 @@ class Inbox:
         """
         moment, ids, is_new = now(), [], []
         with self.database.transaction():
-            if self.waiting() + len(posts) > self.limit:
+            if self.limit is not None and self.waiting() + len(posts) > self.limit:
                 raise FullError(
                     f"{self.limit:,} posts may wait to be learned from, and there is no room for "
                     f"{len(posts):,} more; try again later."
@@ -98,7 +98,7 @@ class Inbox:
 
     def waiting(self) -> int:
         """The posts that no round was played with yet."""
-        last = self._value("SELECT max(last) FROM rounds WHERE played", 0)
+        last = self._value("SELECT last FROM rounds WHERE played ORDER BY number DESC LIMIT 1", 0)
         return int(self._value("SELECT count(*) FROM posts WHERE seq > ?", 0, last))
 
     def close_round(self, most: int, seconds: float) -> Round | None:

@@ -46,7 +46,7 @@ class Folder:
     """The inbox in a folder, whether it is served right now or not."""
 
     def __init__(self, folder: Path) -> None:
-        self.inbox = Inbox(folder / FILE, limit=2**62)  # nobody may be learning here
+        self.inbox = Inbox(folder / FILE, limit=None)  # nobody may be learning here
 
     def bring(self, posts: Sequence[Post]) -> int:
         """Write posts into the inbox."""

@@ -19,7 +19,7 @@ from firehose.progress import say
 from firehose.serving.access import read_tokens
 from firehose.serving.inbox import LIMIT
 from firehose.serving.process import FAILED
-from firehose.serving.state import begin
+from firehose.serving.state import begin, refuse_no_model
 from firehose.storage.locks import locked
 
 LOOK = 0.1  # seconds between two looks at the processes
@@ -152,6 +152,7 @@ def running(
     """
     _refuse_open_door(settings)
     folder = Path(state)
+    refuse_no_model(folder, model)  # before a folder is made
     with locked(folder, wait=False):
         begin(folder, None if model is None else Path(model), playing, min_users, settings.trust)
         service = Service(folder, settings)

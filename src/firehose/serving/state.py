@@ -79,16 +79,22 @@ def begin(
     if (folder / CARD).is_file():
         _refuse_other(read_card_of(folder), folder, model, playing, min_users)
         return
-    if model is None:
-        raise FirehoseError(
-            f"{folder} is not the state of a service yet; name the model to begin with: "
-            f"`firehose serve MODEL --state {folder}`."
-        )
+    refuse_no_model(folder, model)
+    assert model is not None
     _refuse_strange(folder)
     least = MIN_USERS if min_users is None else min_users
     asked = _telling(playing or LEARNING, least)
     trained = load(model, playing=asked, min_users=least, trust=trust)
     _write_first(folder, trained, _seal(model))
+
+
+def refuse_no_model(folder: Path, model: str | Path | None) -> None:
+    """Refuse to begin with nothing."""
+    if model is None and not (folder / CARD).is_file():
+        raise FirehoseError(
+            f"{folder} is not the state of a service yet; name the model to begin with: "
+            f"`firehose serve MODEL --state {folder}`."
+        )
 
 
 def _refuse_strange(folder: Path) -> None:
