@@ -13,6 +13,7 @@ from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
 from firehose.game.live import load
+from firehose.models.store import save
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.learner import Learner, Pace
 from firehose.serving.people import Book
@@ -206,8 +207,6 @@ def test_it_goes_on_only_as_it_was_begun(tmp_path: Path, small_corpus: Corpus) -
     with pytest.raises(FirehoseError, match="other settings of learning"):
         begin(state, None, playing("play.steps=3"))
     model = trained_on(small_corpus, "decoder")
-    from firehose.models.store import save
-
     save(model, tmp_path / "other")
     with pytest.raises(FirehoseError, match="another model"):
         begin(state, tmp_path / "other")

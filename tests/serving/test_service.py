@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import threading
 import time
 import urllib.error
@@ -21,7 +22,7 @@ from firehose.errors import FirehoseError
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.people import Book, Totals
 from firehose.serving.service import Child, Service, ServiceSettings, running
-from firehose.storage.locks import LockedError
+from firehose.storage.locks import LockedError, locked
 from small_services import begun, differing, drained, final_state, posts
 
 QUICK = ServiceSettings(port=0, round_posts=6, round_seconds=0.2, checkpoint_every=0.5)
@@ -114,8 +115,6 @@ def test_kills_under_load_lose_nothing_and_change_no_bit(
 def test_one_service_at_a_time_and_nobody_in_without_a_token(
     tmp_path: Path, small_corpus: Corpus
 ) -> None:
-    from firehose.storage.locks import locked
-
     state = begun(tmp_path, small_corpus)
     with (
         pytest.raises(FirehoseError, match="needs a token"),
@@ -124,6 +123,16 @@ def test_one_service_at_a_time_and_nobody_in_without_a_token(
         pass
     with locked(state, wait=False), pytest.raises(LockedError), running(None, state, QUICK):
         pass
+
+
+def test_a_port_that_is_taken_is_refused_at_once(tmp_path: Path, small_corpus: Corpus) -> None:
+    state = begun(tmp_path, small_corpus)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = QUICK._replace(port=other.getsockname()[1])
+        with pytest.raises(FirehoseError, match="another --port"), running(None, state, taken):
+            pass
 
 
 def test_a_process_that_cannot_work_ends_the_service(tmp_path: Path, small_corpus: Corpus) -> None:

@@ -18,6 +18,7 @@ from firehose.optim.clipping import NotFinite
 from firehose.serving.inbox import FILE, Inbox, Played, Request, Round
 from firehose.serving.snapshots import KEPT, Snapshots
 from firehose.serving.state import Position, checkpoints_of, restore, state_of
+from firehose.storage.locks import locked
 
 LOOK = 0.05  # seconds between two looks into an empty inbox
 
@@ -66,7 +67,7 @@ class Learner:
 
     def run(self) -> None:
         """Learn until told to stop; then write a checkpoint."""
-        with self.checkpoints.held(), stop_requests() as request:
+        with stop_requests() as request:
             if self.snapshots.newest() is None or not self._is_behind():
                 self.publish()  # else a newer one is there already
             saved = time.monotonic()
@@ -194,6 +195,16 @@ class Learner:
         state = state_of(self.trained, self.position)
         self.checkpoints.write(self.position.round, state, {}, kept)
         self.saved = self.position
+
+
+def learn(folder: Path, pace: Pace, trust: bool = False) -> None:
+    """Learn until told to stop, as the only one who does.
+
+    Another that is about to end is waited for before anything is read: it may still forget
+    somebody, and then the rounds with that user's posts cannot be played again.
+    """
+    with locked(checkpoints_of(folder).folder, wait=True):
+        Learner(folder, pace, trust).run()
 
 
 def _as_nobody(batch: Batch) -> Batch:

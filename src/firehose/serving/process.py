@@ -20,10 +20,10 @@ FAILED = 3  # what a process ends with that would fail again
 def learn(told: Mapping[str, Any]) -> None:
     """Learn until told to stop."""
     from firehose.models.allocation import keep_memory
-    from firehose.serving.learner import Learner, Pace
+    from firehose.serving.learner import Pace, learn as begin
 
     keep_memory()
-    Learner(Path(told["state"]), Pace(**told["pace"]), told["trust"]).run()
+    begin(Path(told["state"]), Pace(**told["pace"]), told["trust"])
 
 
 def answer(told: Mapping[str, Any]) -> None:

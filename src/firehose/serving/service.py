@@ -102,7 +102,7 @@ class Service:
     """A running service; ``address`` is where it answers."""
 
     def __init__(self, state: Path, settings: ServiceSettings) -> None:
-        port = settings.port or _free_port(settings.host)
+        port = _free_port(settings.host, settings.port)
         brackets = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.address = f"http://{brackets}:{port}"
         is_open = settings.token_file is None
@@ -189,9 +189,17 @@ def _refuse_open_door(settings: ServiceSettings) -> None:
         )
 
 
-def _free_port(host: str) -> int:
+def _free_port(host: str, port: int) -> int:
+    """A port that can be listened at: this one, or any, if it is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as found:
-        found.bind((host, 0))
-        port: int = found.getsockname()[1]
-        return port
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, port))
+        except OSError as error:
+            raise FirehoseError(
+                f"Cannot listen at {host}, port {port} ({error.strerror}); choose another --port, "
+                "or another --host."
+            ) from None
+        free: int = found.getsockname()[1]
+        return free
