@@ -160,7 +160,9 @@ def test_a_word_is_private_until_enough_users_write_it(inbox: Inbox) -> None:
         assert closed is not None
         inbox.record(number + 1, played(inbox, closed))
         assert book.is_private("xyzzy", "z", 3) == book.is_private("xyzzy", None, 3) == (number < 2)
+        assert book.is_private("xyz", "z", 3) == (number < 2)  # a part of it tells it, too
         assert not book.is_private("xyzzy", user, 3)
+        assert not book.is_private("xyz", user, 3)
     assert not book.is_private("unheard", "z", 3)
 
 

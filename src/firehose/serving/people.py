@@ -79,13 +79,21 @@ class Book:
         return [word for _, word in sorted(scored, key=lambda each: (-each[0], each[1]))[:TYPICAL]]
 
     def is_private(self, word: str, user: str | None, min_users: int) -> bool:
-        """Whether a word was written by others only, and by fewer of them than ``min_users``."""
-        statement = "SELECT user FROM heard WHERE word = ? LIMIT ?"
-        writers = [row[0] for row in self.database.rows(statement, word, min_users)]
-        is_own = user is not None and bool(
-            self.database.rows("SELECT 1 FROM heard WHERE word = ? AND user = ?", word, mend(user))
-        )
-        return 0 < len(writers) < min_users and not is_own
+        """Whether a word was written by others only, and by fewer of them than ``min_users``.
+
+        Of a word that nobody has written, those count that begin with it: else a part of somebody's
+        word would be told.
+        """
+        name = None if user is None else mend(user)
+        for last in (word, f"{word}\U0010ffff"):
+            span = "FROM heard WHERE word BETWEEN ? AND ?"
+            found = self.database.rows(
+                f"SELECT DISTINCT user {span} LIMIT ?", word, last, min_users
+            )
+            if found:
+                own = self.database.rows(f"SELECT 1 {span} AND user = ? LIMIT 1", word, last, name)
+                return len(found) < min_users and not own
+        return False
 
     def totals(self) -> Totals:
         """Everything that was learned so far."""
