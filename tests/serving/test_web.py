@@ -242,7 +242,8 @@ def test_a_secret_that_one_user_repeats_is_told_to_nobody_else(
 
     repeat("alice", 240)
     assert secret in told("alice")
-    assert secret not in told("bob") and secret not in told(None)
+    for other in ("bob", None):  # nor a part of it that tells it
+        assert not [word for word in told(other) if len(word) > 3 and secret.startswith(word)]
     repeat("bob", 2)
     assert secret in told("bob")
     assert secret not in told("carol")
