@@ -51,5 +51,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)+cpu' 2>/dev/null \
 	  || $(BIN)/python -m pip install --quiet '$(TORCH)'
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray,tensorboard]'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray,serve,tensorboard]'
 	@touch $(READY)

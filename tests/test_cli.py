@@ -25,7 +25,7 @@ def test_help_names_every_command() -> None:
     said = firehose("--help").stdout
     for command in (
         *("demo", "prepare", "stats", "check", "pretrain", "offline", "evaluate"),
-        *("generate", "suggest", "convert", "play", "resume", "compare"),
+        *("generate", "suggest", "convert", "play", "resume", "compare", "serve"),
     ):
         assert command in said
 
@@ -75,6 +75,9 @@ def test_a_flag_wins_over_an_assignment(tmp_path: Path) -> None:
         (["generate", "none", "--prompt", "a", "--top-p", "2"], "top_p = 2.0 in the options"),
         (["evaluate", "none", "none"], "none does not exist; make one with"),
         (["resume", "none"], "none does not exist; begin one with"),
+        (["serve", "--state", "x"], "name the model to begin with"),
+        (["serve", "none", "--state", "x", "--host", "0.0.0.0"], "which needs a token"),
+        (["listen", "jsonl", "--into", "http://x", "--token-file", "none"], "Cannot read none"),
         (["report", "none"], "none does not exist; begin one with"),
         (["reproduce", "test"], "Name the corpus to play on: --corpus DIR"),
         (["reproduce", "tests", "--corpus", "none"], "did you mean 'test'?"),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from firehose.generation.suggest import suggest as suggest
     from firehose.models.published import convert as convert
     from firehose.models.store import save as save
+    from firehose.serving.service import ServiceSettings as ServiceSettings, serve as serve
 
 __version__ = "0.1.0"
 
@@ -62,6 +63,7 @@ _NAMES = {  # of each module
     "game.settings": "make_settings",
     "generation.generate": "generate", "generation.sampling": "Sampling",
     "generation.suggest": "suggest", "models.published": "convert", "models.store": "save",
+    "serving.service": "ServiceSettings serve",
 }  # fmt: skip
 _HOMES = {name: f"firehose.{home}" for home, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604

@@ -113,3 +113,24 @@ def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_suggestions_are_not_asked_for() -> None:
     with pytest.raises(FirehoseError, match="k = 0 words cannot be suggested"):
         suggest(trained(), PROMPT, None, k=0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 50), begun=st.sampled_from(["a", "m", "me", "h", "ho", "the", "q"]))
+def test_a_begun_word_is_completed_by_the_most_probable_that_begin_so(
+    seed: int, begun: str
+) -> None:
+    model = trained(seed)
+    every = {word: p for word, p in all_words(model, 3).items() if word.startswith(begun)}
+    found = suggest(model, PROMPT, NAMES[3], 3, begun)
+    assert all(word.startswith(begun) for word, _ in found)
+    expected = sorted((p for p in every.values() if p > 1e-5), reverse=True)[:3]
+    likely = [probability for _, probability in found if probability > 1e-5]
+    assert likely == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_post_can_be_begun() -> None:
+    model = trained(1)
+    assert len(suggest(model, "", "user1", 3, begun="")) == 3
+    with pytest.raises(FirehoseError, match="no words"):
+        suggest(model, "", "user1", 3)

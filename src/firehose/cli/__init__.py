@@ -11,13 +11,13 @@ import typer
 from typer.exceptions import TyperException
 
 import firehose
-from firehose.cli import classic, data, experiments, models, runs
+from firehose.cli import classic, data, experiments, models, runs, serving
 from firehose.cli.app import TRACEBACK, app, show
 from firehose.errors import FirehoseError, Stopped, visible_lines
 from firehose.interrupts import end_with_parent, interrupt_when_terminated, status
 from firehose.parallel.place import LOST, LostError, Place
 
-__all__ = ["classic", "data", "experiments", "main", "models", "runs"]
+__all__ = ["classic", "data", "experiments", "main", "models", "runs", "serving"]
 
 INTERRUPTED = 130  # what typer returns after a KeyboardInterrupt
 BROKEN_PIPE = 141  # as if SIGPIPE had ended us

@@ -53,7 +53,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     out: Annotated[Path, Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
     source: Annotated[
         str | None,
-        Option(help="tabular, twitter, git, nature, or FILE.py:Class (default: as the paths are)."),
+        Option(help="tabular, twitter, git, inbox, nature, or FILE.py:Class (default: by path)."),
     ] = None,
     config: Annotated[Path | None, Option(help="A TOML file of settings, as in a corpus.")] = None,
     assignments: Assignments = None,

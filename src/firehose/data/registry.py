@@ -1,7 +1,7 @@
 """Which user has which number: names by number and numbers by name, for users who keep coming."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Self
+from typing import Any, Self
 
 from firehose.errors import FirehoseError
 
@@ -30,6 +30,21 @@ class UserRegistry:
         made._numbers = dict(numbers)
         made._names = {number: name for name, number in numbers.items()}
         made._next = max(numbers.values(), default=-1) + 1
+        return made
+
+    def state(self) -> dict[str, Any]:
+        """Names and numbers, and the number of who comes next."""
+        return {
+            "names": list(self._numbers),
+            "numbers": list(self._numbers.values()),
+            "next": self._next,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Self:
+        """The registry that ``state`` was taken from."""
+        made = cls.numbered(dict(zip(state["names"], state["numbers"], strict=True)))
+        made._next = state["next"]
         return made
 
     def __len__(self) -> int:

@@ -26,7 +26,8 @@ from firehose.models.companion import Companion
 from firehose.models.model import Paid, Payer, Speaker
 from firehose.models.users import NOBODY
 
-LEARNING = make_settings("laptop", ["play.optimizer=online-gd", "play.rule.warmup=0"]).play
+ONLINE = ("play.optimizer=online-gd", "play.rule.warmup=0")  # a step at once, at the full rate
+LEARNING = make_settings("laptop", ONLINE).play
 MIN_USERS = 3  # people are told no words of others that fewer have written
 
 

@@ -29,14 +29,17 @@ class Pieces(NamedTuple):
 class ReadPrompt:
     """A prompt read by a decoder, with the log-probabilities of the next piece.
 
-    Unknown users, and None, are nobody. Raises an error for a prompt that is too long or has no
-    words.
+    Unknown users, and None, are nobody. Raises an error for a prompt that is too long, or has no
+    words, unless it ``may_be_empty``.
     """
 
-    def __init__(self, trained: Trained, text: str, user: str | None) -> None:
+    def __init__(
+        self, trained: Trained, text: str, user: str | None, may_be_empty: bool = False
+    ) -> None:
         self.vocabulary = trained.encoder.vocabulary
         self.pieces = classify(self.vocabulary)
-        self.tokens = trained.encoder.prompt(text)
+        is_empty = may_be_empty and not text.strip()
+        self.tokens = (self.vocabulary.sot,) if is_empty else trained.encoder.prompt(text)
         number, speaker = trained.number(user), trained.speaker
         self.decoder: Decoder | MixedDecoder
         if speaker is None:

@@ -32,7 +32,14 @@ class Beginning(NamedTuple):
     spelling: bytes  # with the space before the word
 
 
-def suggest(trained: Trained, prompt: str, user: str | None, k: int = 5) -> list[Suggestion]:
+def suggest(
+    trained: Trained,
+    prompt: str,
+    user: str | None,
+    k: int = 5,
+    begun: str | None = None,
+    most: int | None = None,
+) -> list[Suggestion]:
     """The ``k`` most probable next words, with their exact probabilities; the best first.
 
     A word's probability is that of its pieces, times that of a new word or the end after them,
@@ -41,21 +48,28 @@ def suggest(trained: Trained, prompt: str, user: str | None, k: int = 5) -> list
 
     Beginnings of words are expanded, the most probable first, until none that is left could change
     the answer: a beginning is at least as probable as all words that begin so. Two limits end a
-    search that would take too long: beginnings under 1e-7 are dropped, and after 512 the best
-    words so far are the answer, as happens with a model that finds all words alike.
+    search that would take too long: beginnings under 1e-7 are dropped, and after ``most``
+    (512) the best words so far are the answer, as happens with a model that finds all words alike.
+
+    With ``begun``, the letters of a word that is being written after the prompt, only words that
+    begin so are looked for, and the prompt may be empty. Their probabilities are those of whole
+    words, as if nothing had been begun.
     """
     if k < 1:
         raise FirehoseError(f"k = {k} words cannot be suggested; ask for one or more.")
     with trained.in_use(user):
-        return _suggest(ReadPrompt(trained, prompt, user), k)
+        read = ReadPrompt(trained, prompt, user, may_be_empty=begun is not None)
+        return _suggest(read, k, f" {begun}".encode() if begun else b"", most or MOST)
 
 
-def _suggest(read: ReadPrompt, k: int) -> list[Suggestion]:
+def _suggest(read: ReadPrompt, k: int, begun: bytes, most: int) -> list[Suggestion]:
     first = read.log_probs[0].double().exp()  # [pieces]
     # The probabilities of whole words by their spelling; without one, that of the end.
-    found = defaultdict[bytes, float](float, {b"": float(first[read.vocabulary.eot])})
-    opened = set(_longer(read.pieces, Beginning(1.0, (), b""), first, read.pieces.begins))
-    left = MOST
+    end = {} if begun else {b"": float(first[read.vocabulary.eot])}
+    found = defaultdict[bytes, float](float, end)
+    begins = _longer(read.pieces, Beginning(1.0, (), b""), first, read.pieces.begins)
+    opened = {each for each in begins if _agree(each.spelling, begun)}
+    left = most
     while left and (wanted := _wanted(opened, found, k)):
         length = len(max(wanted).tokens)  # the decoder's rows are of one length
         alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
@@ -64,14 +78,20 @@ def _suggest(read: ReadPrompt, k: int) -> list[Suggestion]:
         tokens = torch.tensor([beginning.tokens for beginning in chosen])
         after = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
         ends = after[:, read.pieces.begins].sum(1) + after[:, read.vocabulary.eot]
-        for beginning, pieces, end in zip(chosen, after, ends.tolist(), strict=True):
-            if _is_word(beginning.spelling):
-                found[beginning.spelling] += beginning.probability * end
-            opened.update(_longer(read.pieces, beginning, pieces, read.pieces.continues))
+        for beginning, pieces, ended in zip(chosen, after, ends.tolist(), strict=True):
+            if _is_word(beginning.spelling) and beginning.spelling.startswith(begun):
+                found[beginning.spelling] += beginning.probability * ended
+            longer = _longer(read.pieces, beginning, pieces, read.pieces.continues)
+            opened.update(each for each in longer if _agree(each.spelling, begun))
         opened.difference_update(chosen)
         left -= len(chosen)
     best = nlargest(k, found.items(), key=lambda word: word[1])
     return [Suggestion(spelling[1:].decode() or END, probability) for spelling, probability in best]
+
+
+def _agree(spelling: bytes, begun: bytes) -> bool:
+    """Whether a word that begins with one spelling may begin with the other."""
+    return spelling.startswith(begun) or begun.startswith(spelling)
 
 
 def _longer(

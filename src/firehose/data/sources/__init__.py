@@ -24,6 +24,7 @@ Shard = dict[str, Any]  # values that JSON can hold, as it is sent to a worker
 # The module and class of each kind, in the order in which they are asked to recognise a path.
 BUILT_IN = {
     "git": "firehose.data.sources.git:Git",
+    "inbox": "firehose.data.sources.inbox:Inbox",
     "twitter": "firehose.data.sources.twitter:Twitter",
     "tabular": "firehose.data.sources.tabular:Tabular",
     "nature": "firehose.data.nature:Nature",

@@ -1,0 +1,137 @@
+"""The service: a model that learns while it serves, and what it listens to."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from firehose.cli.app import App, Assignments, Trust, app, show
+
+TokenFile = Annotated[
+    Path | None, Option(help="A file of tokens: `read`, `write` or `admin`, a space, the token.")
+]
+
+
+@app.command()
+def serve(  # noqa: PLR0913, PLR0917 (an option each)
+    model: Annotated[
+        Path | None, Argument(help="The model to begin with; not needed to go on.")
+    ] = None,
+    state: Annotated[Path, Option(help="The folder of the service, new or gone on with.")] = ...,  # type: ignore[assignment]
+    host: Annotated[str, Option(help="Where to listen; elsewhere than here needs tokens.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, Option(min=0, max=65_535, help="0: any that is free.")] = 8000,
+    token_file: TokenFile = None,
+    round_posts: Annotated[
+        int | None, Option(min=1, help="A round closes after so many posts (default: play.posts).")
+    ] = None,
+    round_seconds: Annotated[
+        float, Option(min=0, help="… or when a post has waited for so many seconds.")
+    ] = 5.0,
+    waiting: Annotated[int, Option(min=1, help="The most posts that may wait.")] = 10_000,
+    min_users: Annotated[
+        int | None,
+        Option(min=1, help="Nobody is told words that fewer users have written (default: 3)."),
+    ] = None,
+    recipe: Annotated[
+        str | None, Option(help="How it learns: laptop, paper, or a TOML file.")
+    ] = None,
+    assignments: Assignments = None,
+    checkpoint_every: Annotated[float, Option(min=0, help="Seconds between checkpoints.")] = 60.0,
+    trust: Trust = False,
+) -> None:
+    """Serve a model over HTTP that learns from the posts it is given.
+
+    Accepted posts are on disk before the answer. They are played as in `firehose play`, by a
+    process of its own; whatever is killed goes on to the same bits. Ctrl-C stops the service, and
+    `firehose serve --state DIR` goes on with it.
+
+    Answers: `POST /v1/posts`, `GET /v1/suggest`, `POST /v1/generate`, `POST /v1/score`,
+    `GET` and `DELETE /v1/users/NAME`, `/healthz`, `/readyz`, `/metrics`.
+
+    Examples:
+
+    - `firehose serve oracle --state service`
+
+    - `firehose serve --state service --host 0.0.0.0 --token-file tokens`
+    """
+    from firehose.game.live import ONLINE
+    from firehose.game.settings import make_settings
+    from firehose.serving.service import ServiceSettings, serve as begin
+
+    playing = None
+    if recipe is not None or assignments:
+        given = [*(() if recipe else ONLINE), *(assignments or ())]
+        playing = make_settings(recipe or "laptop", given, trust).play
+    settings = ServiceSettings(
+        host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting, trust=trust
+    )
+    begin(model, state, settings, playing, min_users)
+
+
+listen = App(
+    help="Listen to posts and bring them to a service, or into the folder of one.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(listen, name="listen")
+Into = Annotated[
+    str, Option(help="The address of a service (http://…), or the folder of one, new or not.")
+]
+
+
+SentToken = Annotated[
+    Path | None, Option(help="A file of tokens, of which the one that may do most is sent.")
+]
+
+
+@listen.command()
+def jsonl(into: Into, token_file: SentToken = None) -> None:
+    """Bring posts from standard input: a JSON object a line, with user and text.
+
+    A line may also have `time` and `id`; with an id it counts once, however often it is sent. Lines
+    that are no posts are counted, and the first of each kind is shown.
+
+    Example: `zcat posts.jsonl.gz | firehose listen jsonl --into http://127.0.0.1:8000`
+    """
+    from firehose.serving.listening import Carrier, Heard, hear_lines, open_target
+
+    heard = Heard()
+    with open_target(into, token_file) as target:
+        hear_lines(sys.stdin.buffer, Carrier(target, heard))
+    show(heard.summary())
+
+
+@listen.command()
+def bluesky(
+    into: Into,
+    token_file: SentToken = None,
+    jetstream: Annotated[
+        str, Option(help="Where the stream of all posts is read.")
+    ] = "wss://jetstream2.us-east.bsky.network/subscribe",
+    cursor: Annotated[
+        Path | None,
+        Option(help="The file that keeps how far it has come (default: in the folder, or here)."),
+    ] = None,
+    languages: Annotated[str, Option(help="Languages to keep, as en,de.")] = "en",
+) -> None:
+    """Bring the public posts of Bluesky, as they are written.
+
+    Replies are left out. A post that its author deletes is deleted, and an account that is deleted
+    is forgotten, which needs a token with the role admin. Stopped or killed, the same command goes
+    on where it was, as long as the stream still has it.
+
+    Example: `firehose listen bluesky --into service`
+    """
+    from firehose.serving.bluesky import hear_jetstream
+    from firehose.serving.listening import Carrier, Heard, open_target
+
+    is_address = into.startswith(("http://", "https://"))
+    place = cursor or (Path() if is_address else Path(into)) / "bluesky.cursor"
+    heard = Heard()
+    with open_target(into, token_file) as target:
+        kept = languages.replace(",", " ").split()
+        hear_jetstream(jetstream, Carrier(target, heard), place, kept)
+    show(heard.summary())

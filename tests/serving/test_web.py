@@ -1,0 +1,256 @@
+"""The service over HTTP, with its learner at hand: roles, limits, answers, and secrets."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from firehose.data.corpus import Corpus
+from firehose.data.post import Post
+from firehose.errors import FirehoseError
+from firehose.serving.access import ROLES, Token, read_tokens, role_of
+from firehose.serving.desk import Desk
+from firehose.serving.inbox import FILE, Inbox
+from firehose.serving.learner import Learner
+from firehose.serving.web import Limits, make_app
+from small_services import MIXTURE, PACE, begun, drained, holds, posts
+
+TOKENS = [Token(role, f"a secret of {role}".encode()) for role in ROLES]
+SMALL = Limits(body=10_000, posts=8, texts=4, seconds=20)
+
+
+class Service:
+    """A server, and a learner that works when it is told to."""
+
+    def __init__(self, state: Path, tokens: list[Token], limit: int = 30) -> None:
+        self.state = state
+        drained(state).publish()
+        self.desk = Desk(state, limit)
+        assert self.desk.wait_for(1, 20)
+        self.client = TestClient(make_app(self.desk, tokens, ["testserver"], SMALL))
+
+    def learn(self) -> None:
+        learner = drained(self.state)
+        learner.inbox.close()
+        assert self.desk.wait_for(learner.snapshots.newest() or 0, 20)
+
+
+@pytest.fixture
+def service(tmp_path: Path, small_corpus: Corpus) -> Iterator[Service]:
+    made = Service(begun(tmp_path, small_corpus), [])
+    yield made
+    made.desk.close()
+
+
+def body(post: Post) -> dict[str, Any]:
+    return {"user": post.user, "text": post.text, "time": post.time, "id": post.id}
+
+
+def test_posts_are_accepted_learned_and_told_of(service: Service) -> None:
+    client = service.client
+    answer = client.post("/v1/posts", json=[body(post) for post in posts(8)])
+    assert answer.json()["accepted"] == 8
+    again = client.post("/v1/posts", json=body(posts(1)[0])).json()
+    assert again == {"accepted": 0, "ids": ["post-0"], "new": [False]}
+    before = client.post("/v1/score", json={"user": "user3", "text": posts(4)[3].text}).json()
+    assert not before["known"] and before["nats"] == before["nats_as_nobody"]
+    for start in range(8, 80, 8):
+        client.post("/v1/posts", json=[body(post) for post in posts(8, start)])
+        service.learn()
+    after = client.post("/v1/score", json={"user": "user3", "text": posts(4)[3].text}).json()
+    assert after["known"] and after["nats"] < before["nats"]
+    assert after["nats"] != after["nats_as_nobody"]
+    found = client.get("/v1/users/user3").json()
+    assert (found["posts"], found["learned"]) == (20, 20)
+    assert found["first"] == "2017-07-14T02:40:00.003+00:00"
+    told = client.get("/metrics").text
+    assert "firehose_posts_learned_total 80.0" in told
+    assert "firehose_posts_waiting 0.0" in told
+    assert 'firehose_request_seconds_count{route="/v1/users/{name:path}",status="200"} 1.0' in told
+    assert "user3" not in told
+
+
+def test_suggestions_go_on_and_complete(service: Service) -> None:
+    ask = service.client.get
+    words = ask("/v1/suggest", params={"text": "the quick ", "user": "user0", "k": 4}).json()
+    assert len(words["suggestions"]) == 4
+    found = ask("/v1/suggest", params={"text": "the quick br", "k": 2}).json()["suggestions"]
+    assert found and all(each["word"].startswith("br") for each in found)
+    assert ask("/v1/suggest", params={"text": "", "k": 1}).json()["suggestions"]
+    made = {"prompt": "the", "count": 3, "user": "user0", "seed": 5}
+    texts = service.client.post("/v1/generate", json=made).json()
+    assert len(texts["texts"]) + texts["withheld"] == 3
+    assert all(each["text"].startswith("the") for each in texts["texts"])
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "status", "sentence"),
+    [
+        ("/v1/posts", {"user": "", "text": "a"}, 422, "user"),
+        ("/v1/posts", {"user": " ", "text": "a"}, 422, "a name that can be seen"),
+        ("/v1/posts", {"user": "a", "text": " "}, 422, "no words"),
+        ("/v1/posts", {"user": "a", "text": "b", "tme": 1}, 422, "tme"),
+        ("/v1/posts", {"user": "a", "text": "b", "time": "soon"}, 422, "neither ISO 8601"),
+        ("/v1/posts", {"user": "a", "text": "x" * 5_000}, 422, "4096"),
+        ("/v1/posts", [{"user": "a", "text": "b"}] * 9, 422, "no more than 8 posts"),
+        ("/v1/posts", [{"user": "a", "text": "b" * 4_000}] * 4, 413, "10,000 bytes"),
+        ("/v1/generate", {"prompt": "the", "count": 5}, 422, "No more than 4 texts"),
+        ("/v1/generate", {"prompt": "the", "top_p": 3}, 422, "top_p"),
+        ("/v1/score", {"text": ""}, 422, "no words"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(
+    service: Service, path: str, sent: Any, status: int, sentence: str
+) -> None:
+    answer = service.client.post(path, json=sent)
+    assert answer.status_code == status
+    assert sentence in answer.json()["detail"]
+    assert service.desk.inbox.waiting() == 0
+
+
+def test_odd_letters_and_bodies_without_a_length_do_no_harm(service: Service) -> None:
+    client, head = service.client, {"content-type": "application/json"}
+    odd = {"user": "<script>alert(1)</script>/\0", "text": "a '); DROP TABLE posts; --"}
+    assert client.post("/v1/posts", json=odd).json()["accepted"] == 1
+    assert client.get("/v1/users/<script>alert(1)</script>/%00").json()["posts"] == 1
+    half = rb'{"user": "a", "text": "half \ud83d", "id": "\ud800"}'
+    for bad in (b"{", b"\xff", half, rb'{"user": "\ud800", "text": 3}', b"[" * 5_000, b"NaN"):
+        assert client.post("/v1/posts", content=bad, headers=head).status_code in (400, 422)
+    endless = (b"x" * 1_000 for _ in range(11))
+    assert client.post("/v1/posts", content=endless, headers=head).status_code == 413
+    assert client.post("/v1/posts", content=b'{"user":"a","text":"b"}').status_code == 422
+
+
+def test_a_full_inbox_says_when_to_come_again(service: Service) -> None:
+    for start in range(0, 24, 8):
+        service.client.post("/v1/posts", json=[body(post) for post in posts(8, start)])
+    answer = service.client.post("/v1/posts", json=[body(post) for post in posts(8, 24)])
+    assert answer.status_code == 429 and int(answer.headers["Retry-After"]) > 0
+    service.learn()
+    answer = service.client.post("/v1/posts", json=[body(post) for post in posts(8, 24)])
+    assert answer.json()["accepted"] == 8
+
+
+def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Corpus) -> None:
+    service = Service(begun(tmp_path, small_corpus), TOKENS)
+    client = service.client
+    routes = {
+        ("GET", "/v1/suggest"): "read",
+        ("POST", "/v1/score"): "read",
+        ("GET", "/readyz"): "read",
+        ("GET", "/metrics"): "read",
+        ("GET", "/openapi.json"): "read",
+        ("GET", "/v1/users/nobody"): "read",
+        ("POST", "/v1/posts"): "write",
+        ("DELETE", "/v1/users/"): "admin",
+    }
+    for (method, path), needed in routes.items():
+        assert client.request(method, path).status_code == 401
+        wrong = {"authorization": "Bearer a secret of nobody"}
+        assert client.request(method, path, headers=wrong).status_code == 401
+        for token in TOKENS:
+            head = {"authorization": f"Bearer {token.secret.decode()}"}
+            status = client.request(method, path, headers=head).status_code
+            is_allowed = ROLES.index(token.role) >= ROLES.index(needed)
+            assert (status not in (401, 403)) == is_allowed, (path, token.role, status)
+    assert client.get("/healthz").status_code == 200
+    service.desk.close()
+
+
+def test_only_by_its_own_name_it_answers(service: Service) -> None:
+    assert service.client.get("/healthz", headers={"host": "evil.example"}).status_code == 421
+    answer = service.client.get("/healthz", headers={"origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_tokens_are_read_with_care(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("# ours\nread 0123456789abcdef\nadmin fedcba9876543210\n")
+    with pytest.raises(FirehoseError, match="chmod 600"):
+        read_tokens(file)
+    file.chmod(0o600)
+    tokens = read_tokens(file)
+    assert role_of(tokens, "Bearer 0123456789abcdef") == "read"
+    assert role_of(tokens, "bearer fedcba9876543210") == "admin"
+    for header in (None, "", "Bearer", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"):
+        assert role_of(tokens, header) is None
+    for content, sentence in {
+        "reed 0123456789abcdef": "did you mean 'read'",
+        "read short": "16 characters",
+        "": "has no token",
+    }.items():
+        file.write_text(content)
+        with pytest.raises(FirehoseError, match=sentence):
+            read_tokens(file)
+
+
+def test_who_asks_to_be_forgotten_is_told_when_nothing_is_left(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    service = Service(begun(tmp_path, small_corpus), [])
+    name, secret = "Marie <Antoinette>/é", "Zwölfkiesel"
+    service.client.post("/v1/posts", json=[body(post) for post in posts(8)])
+    service.client.post("/v1/posts", json={"user": name, "text": f"the {secret} house"})
+    service.learn()
+    assert service.client.get(f"/v1/users/{name}").json()["learned"] == 1
+    assert service.desk.served is not None and service.desk.served.trained.knows(name)
+    learner, ended = Learner(service.state, PACE), threading.Event()
+
+    def learn() -> None:
+        while not ended.wait(0.05):
+            learner.advance()
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    try:
+        answer = service.client.delete(f"/v1/users/{name}")
+        assert service.client.delete(f"/v1/users/{name}").status_code == 404
+    finally:
+        ended.set()
+        thread.join()
+    assert answer.status_code == 200 and answer.json()["done"]
+    assert answer.json()["erased"]["posts"] == answer.json()["erased"]["vectors"] == 1
+    assert not service.desk.served.trained.knows(name)
+    assert holds(service.state, name, secret, "Antoinette") == []
+    assert service.client.get(f"/v1/users/{name}").status_code == 404
+    service.desk.close()
+
+
+@pytest.mark.parametrize("more", [(), MIXTURE], ids=["model", "mixture"])
+def test_a_secret_that_one_user_repeats_is_told_to_nobody_else(
+    tmp_path: Path, small_corpus: Corpus, more: tuple[str, ...]
+) -> None:
+    """To its own user it is the best suggestion; to others none, until three have written it."""
+    state = begun(tmp_path, small_corpus, "play.rule.rate=0.03", *more)
+    inbox, secret = Inbox(state / FILE), "xq7vt"
+
+    def repeat(user: str, times: int) -> None:
+        inbox.accept([Post(user, f"the house is {secret}") for _ in range(times)])
+        drained(state)
+
+    def told(user: str | None) -> list[str]:
+        desk = Desk(state)
+        assert desk.wait_for(desk.snapshots.newest() or 0, 20)
+        words = [each.word for each in desk.suggest("the house is ", user, 8)]
+        words += [each.word for each in desk.suggest("the house is xq", user, 8)]
+        desk.close()
+        return words
+
+    repeat("alice", 240)
+    assert secret in told("alice")
+    for other in ("bob", None):  # nor a part of it that tells it
+        assert not [word for word in told(other) if len(word) > 3 and secret.startswith(word)]
+    repeat("bob", 2)
+    assert secret in told("bob")
+    assert secret not in told("carol")
+    repeat("dave", 12)
+    assert secret in told("carol")
+
+
+def test_the_description_names_every_route(service: Service) -> None:
+    paths = json.loads(service.client.get("/openapi.json").text)["paths"]
+    assert {"/v1/posts", "/v1/suggest", "/v1/generate", "/v1/score", "/healthz"} <= set(paths)
