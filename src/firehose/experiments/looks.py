@@ -21,6 +21,8 @@ KNOWN = {  # always in the same colour, as long as no other learner of the figur
 OTHERS = (figures.AMBER, figures.INK, figures.SKY, figures.MUTED)
 COLOURS = (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE, *OTHERS)
 
+LONG = 32  # letters of a name; where one has more, a legend has a single column
+
 Came = TypeVar("Came")
 Found = TypeVar("Found")
 Pair = tuple[str, str]  # learner, optimizer
@@ -60,7 +62,10 @@ class Look(NamedTuple):
 def looks(pairs: Sequence[Pair]) -> list[Look]:
     """How each run is drawn: as its learner and optimizer, if these tell all runs apart."""
     if len(set(pairs)) < len(pairs):
-        return [Look(COLOURS[n % len(COLOURS)], "-") for n in range(len(pairs))]
+        lines = ["-", figures.DASHED]  # dashed, when all colours are taken
+        return [
+            Look(COLOURS[n % len(COLOURS)], lines[n // len(COLOURS) % 2]) for n in range(len(pairs))
+        ]
     return list(pair_looks(pairs).values())
 
 
@@ -88,9 +93,12 @@ def _colours(learners: set[str]) -> dict[str, str]:
 def panels(names: list[str], handles: list[Line2D], titles: list[str]) -> tuple[Figure, list[Axes]]:
     """Panels one above the other, each with its title, and a legend above the first."""
     has_titles = any(titles)
-    figure = figures.blank((2.15 if has_titles else 2.7) * len(titles) + 0.16 * -(-len(names) // 2))
+    columns = 2 if max(map(len, names), default=0) <= LONG else 1
+    legend = 0.16 * -(-len(names) // columns)
+    figure = figures.blank((2.15 if has_titles else 2.7) * len(titles) + legend)
     made = list(figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0])
-    figures.above(made[0], names, handles, figures.INK, columns=2, length=1.8, lift=14 * has_titles)
+    lift = 14 * has_titles
+    figures.above(made[0], names, handles, figures.INK, columns=columns, length=1.8, lift=lift)
     for axes, title in zip(made, titles, strict=True):
         axes.grid(axis="y")
         figures.note(
