@@ -65,14 +65,14 @@ def test_what_belongs_to_congrad_is_not_in_the_settings_of_online_gd() -> None:
         "kind": "online-gd"
     }
     congrad = make_settings("laptop").play.optimizer
-    assert isinstance(congrad, ConGraD.Settings) and congrad.validation_batch == 32
+    assert isinstance(congrad, ConGraD.Settings) and congrad.validation_batch == 16
 
 
 def test_a_flag_wins_over_set_and_set_over_the_recipe() -> None:
     given = ["play.learner=online-only", "play.steps=7"]
     settings = make_settings("laptop", given, play={"learner": "replay-only"}).play
     assert (settings.learner.kind, settings.steps) == ("replay-only", 7)
-    assert make_settings("laptop").play.steps == 3
+    assert make_settings("laptop").play.steps == 2
 
 
 ICARL = ["play.learner=icarl", "play.learner.strength=10"]

@@ -145,7 +145,7 @@ class Experiment(Section):
     def varies(self, kind: Kind | None = None) -> list[str]:
         """What tells runs, or those of one kind, apart: settings, or names if all have one."""
         asked = [runs for runs in self.runs if kind in (None, runs.kind)]
-        if all(runs.name for runs in asked):
+        if asked and all(runs.name for runs in asked):
             return ["name"]
         values: dict[str, set[str]] = {}
         for runs in asked:
