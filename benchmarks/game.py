@@ -26,7 +26,7 @@ from firehose.models.personal import Personal
 from firehose.optim.adam import Adam
 
 FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
-WRITERS, REMEMBERED = 1_000, 100_000  # users who repeat themselves; posts that are remembered
+WRITERS, LITTLE = 1_000, 10_000  # users who repeat themselves; posts that are remembered
 LAPTOP = make_settings("laptop")
 OPTIMIZERS = ("online-gd", "congrad", "averaged")  # the last one around the first
 
@@ -36,10 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="of which the medians are taken")
     parser.add_argument("--only", choices=["mixture"], help="print the ratios of this part alone")
+    parser.add_argument("--remembered", type=int, default=100_000, help="posts, at the most")
     options = parser.parse_args()
     keep_memory()
     if options.only == "mixture":
-        mixtures(options.rounds)
+        mixtures(options.rounds, options.remembered)
         return
     buffers(options.rounds)
     games = {
@@ -65,7 +66,7 @@ def main() -> None:
         shares = games[optimizer, FEW].others
         print(f"{optimizer}: {statistics.median(shares):.1%} of a round is neither pass nor step")
     weigh(games["congrad", MANY])
-    mixtures(options.rounds)
+    mixtures(options.rounds, options.remembered)
 
 
 class Table:
@@ -99,12 +100,12 @@ class Table:
             self.others.append(1 - sum(spent) / whole)
 
 
-def mixtures(rounds: int) -> None:
+def mixtures(rounds: int, remembered: int) -> None:
     """The same rounds with memories and a mixture, much and little remembered, and without."""
     generator = np.random.default_rng(0)
-    past = [written_posts(generator, 2000) for _ in range(REMEMBERED // 2000)]
+    past = [written_posts(generator, 2000) for _ in range(remembered // 2000)]
     tables = {kind: Table("online-gd", WRITERS, predictor=kind) for kind in ("model", "mixture")}
-    tables["mixture"].game.predictor.prime(past[: REMEMBERED // 20_000])
+    tables["mixture"].game.predictor.prime(past[: LITTLE // 2000])
     tables["much"] = Table("online-gd", WRITERS, predictor="mixture")
     tables["much"].game.predictor.prime(past)
     for number in range(rounds + 2):
@@ -114,8 +115,8 @@ def mixtures(rounds: int) -> None:
     model, mixture, much = (tables[name].seconds for name in ("model", "mixture", "much"))
     print(f"a round without memories: {statistics.median(model) * 1e3:.0f} ms")
     for what, one, other in (
-        (f"a round with memories of {REMEMBERED // 10:,} posts, mixed : without", model, mixture),
-        (f"a round with memories of {REMEMBERED:,} posts : of a tenth", mixture, much),
+        (f"a round with memories of {LITTLE:,} posts, mixed : without", model, mixture),
+        (f"a round with memories of {remembered:,} posts : of {LITTLE:,}", mixture, much),
     ):
         ratio = statistics.median(b / a for a, b in zip(one, other, strict=True))
         print(f"{what}: {ratio:.2f} ×")
