@@ -9,7 +9,7 @@ from firehose.errors import FirehoseError
 from firehose.experiments import ledger
 from firehose.experiments.ledger import Group
 from firehose.experiments.recipe import TablePlan
-from firehose.experiments.tables import make_details, make_tables
+from firehose.experiments.tables import make_details, make_tables, slice_table
 from firehose.report.tables import Beside, Published
 from small_experiments import group, outcome, paid, right, task_group, task_outcome
 
@@ -134,3 +134,10 @@ def test_slices_have_a_row_for_each_run_with_seeds_averaged(
     ]  # fmt: skip
     assert by_gap.columns == ["", "under an hour"] and "last post" in by_gap.caption
     assert not make_details(plan, [oracle])
+
+
+def test_slices_that_an_older_result_lacks_are_left_out() -> None:
+    new = outcome(10.0)
+    old = new.model_copy(update={"by_history": {}})
+    made = slice_table({"new": new.by_history, "old": old.by_history}, "x")
+    assert made.columns == ["", "posts", "new", "old"] and not made.rows

@@ -8,7 +8,7 @@ from firehose.errors import FirehoseError
 from firehose.experiments.curves import FIGURES, Comparison
 from firehose.experiments.looks import Run
 from firehose.experiments.naming import name_of
-from firehose.experiments.tables import slice_table
+from firehose.experiments.tables import BY_SLICE, slice_table
 from firehose.game.folder import find_corpus, read_run, reading
 from firehose.game.outcome import Outcome
 from firehose.report.page import Block, Heading, Paragraph, page
@@ -71,13 +71,9 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         Heading("Through time, and back"),
         *(kind.show(found, found.runs, out / name) for name, kind in FIGURES.items()),
         Heading("Slices"),
-        slice_table(
-            {run.name: run.outcome.by_history for run in found.runs},
-            "Online perplexity by the user's number of earlier posts",
-        ),
-        slice_table(
-            {run.name: run.outcome.after_silence for run in found.runs},
-            "Online perplexity by the time since the user's last post",
+        *(
+            slice_table({run.name: slices(run.outcome) for run in found.runs}, title)
+            for title, slices in BY_SLICE.values()
         ),
         slice_table(
             {run.name: run.outcome.by_activity for run in found.runs},

@@ -65,10 +65,14 @@ def make_details(plan: TablePlan, found: Sequence[Group]) -> list[Table]:
 
 
 def slice_table(by_run: Mapping[str, Slices], title: str, by_slice: bool = True) -> Table:
-    """A row for each slice of the posts and a column for each run, or the other way round."""
-    slices = next(iter(by_run.values()))
-    posts = [f"{part.posts:,}" for part in slices.values()]
-    values = [[f"{run[name].value:.1f}" for name in slices] for run in by_run.values()]
+    """A row for each slice of the posts and a column for each run, or the other way round.
+
+    Only slices that all runs have: results of older versions lack some.
+    """
+    every = list(by_run.values())
+    slices = [name for name in every[0] if all(name in run for run in every)]
+    posts = [f"{every[0][name].posts:,}" for name in slices]
+    values = [[f"{run[name].value:.1f}" for name in slices] for run in every]
     if by_slice:
         lines = zip(slices, posts, *values, strict=True)
         return Table(["", "posts", *by_run], [list(line) for line in lines], title)
