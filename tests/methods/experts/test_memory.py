@@ -8,7 +8,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from firehose.batch import Batch
 from firehose.methods.experts import memory as module
-from firehose.methods.experts.chain import NONE, Chain
+from firehose.methods.experts.chain import NONE, Chain, head
 from firehose.methods.experts.contexts import Contexts
 from firehose.methods.experts.memory import Memory
 from small_memories import EOT, PIECES, SOT, Plain, Post, as_batch, ask, memory, rounds, told
@@ -132,6 +132,37 @@ def test_of_many_matches_the_newest_are_looked_at() -> None:
     assert said["all 3"][2] == 0.5  # counts are of all
 
 
+@quick
+@given(rounds, rounds, st.integers(1, 3), st.integers(1, 2))
+def test_a_place_in_a_post_and_the_same_after_a_text_are_told_the_same(
+    learned: list[list[Post]], asked: list[list[Post]], most: int, min_users: int
+) -> None:
+    """What is carried on from place to place is found again where there is only the last one."""
+    found = memory(matches=most, own_matches=most, min_users=min_users)
+    for chosen in learned:
+        found.learn(as_batch([(user, post[:6]) for user, post in chosen]))  # some without <EOT>
+    for chosen in [*learned, *asked]:
+        contexts = Contexts.of(as_batch(chosen), found.reach)
+        every = found.look(contexts, np.tile(np.arange(PIECES), (len(contexts), 1)))
+        texts = [(user, post[:end]) for user, post in chosen for end in range(1, len(post))]
+        for place, (user, text) in enumerate(texts):
+            for one, other in zip(every, ask(found, user, text), strict=True):
+                assert np.array_equal(one[:, place], other[:, 0])
+
+
+def test_an_old_text_is_followed_through_what_many_have_written() -> None:
+    found = memory(matches=2, own_matches=2)
+    found.learn(as_batch([(0, [SOT, 5, 2, 2, 3, 3, 4, 4, 6, EOT])]))
+    for _ in range(9):
+        found.learn(as_batch([(0, [SOT, 6, 2, 3, 3, 4, 4, 2, EOT])]))
+    common, old = [SOT, 6, 2, 3, 3, 4, 4], [SOT, 5, 2, 2, 3, 3, 4, 4]
+    assert told(found, 0, common)["all 4"].tolist() == np.eye(PIECES)[2].tolist()
+    for whose in ("all", "own"):
+        said = told(found, 0, old)
+        assert said[f"{whose} 4"] == pytest.approx((2 * np.eye(PIECES)[2] + np.eye(PIECES)[6]) / 3)
+        assert said[f"{whose} 6"].tolist() == np.eye(PIECES)[6].tolist()
+
+
 def test_a_chain_gives_places_newest_first_and_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     chosen = [(int(user), [SOT, *text.tolist(), EOT]) for user, text in zip(
@@ -143,9 +174,11 @@ def test_a_chain_gives_places_newest_first_and_grows(monkeypatch: pytest.MonkeyP
     assert len(found.longer[0].heads) > 1024 < len(found.own[0].heads)  # both were made anew
     for chain in (*found.longer, *found.own):
         contexts = Contexts.of(as_batch(chosen[-3:]), found.reach)
-        newest, before, first = chain.links(contexts)
-        assert (newest != NONE).any()
-        for place in newest[newest != NONE].tolist():
+        _, before, first, *_ = links = chain.links()
+        places = range(len(contexts))
+        newest = [int(head(links, contexts.before, contexts.user, at, 0)) for at in places]
+        assert set(newest) != {NONE}
+        for place in set(newest) - {NONE}:
             walked = [place]
             while (earlier := int(before[walked[-1] - first])) != NONE:
                 walked.append(earlier)

@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firehose.methods.experts.compiled import compiled
-from firehose.methods.experts.contexts import Contexts, Keys
+from firehose.methods.experts.contexts import Contexts, mix_one
 from firehose.methods.experts.posts import with_room
 
 NONE = -1
 _HALF = np.uint64(32)
 Places = NDArray[np.int64]
-# Chains to follow: the newest place of each, the one before every place, and the place of the first
-# row of that; NONE after the last.
-Links = tuple[NDArray[np.int32], NDArray[np.int32], int]
+# Chains, for what is compiled: the newest place of each bucket, the one before every place, and the
+# place of the first row of that; NONE after the last. Then the order, and whether they are by user.
+Links = tuple[NDArray[np.int32], NDArray[np.int32], int, int, bool]
 
 
 class Chain:
@@ -61,13 +61,13 @@ class Chain:
         self.earlier = with_room(self.earlier, self.end - self.first)
         _link(self.heads, self.earlier, self.first, buckets, places)
 
-    def links(self, contexts: Contexts) -> Links:
-        """The chains of some contexts, for what is compiled."""
-        return self.heads[self._buckets(contexts)], self.earlier, self.first
+    def links(self) -> Links:
+        """All chains, for what is compiled."""
+        return self.heads, self.earlier, self.first, self.order, self.by_user
 
     def _buckets(self, contexts: Contexts) -> Places:
-        keys: Keys = contexts.keys(self.order, self.by_user)[-1]
-        return ((keys >> _HALF) * np.uint64(len(self.heads)) >> _HALF).astype(np.int64)
+        keys = contexts.keys(self.order, self.by_user)[-1]
+        return _bucket(keys, np.uint64(len(self.heads))).astype(np.int64)
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
@@ -79,6 +79,27 @@ class Chain:
         self.heads, self.earlier = state["heads"].copy(), state["earlier"].copy()
         self.first = state["first"]
         self.end = self.first + len(self.earlier) if len(self.earlier) else 0
+
+
+def _bucket(key: Any, buckets: np.uint64) -> Any:
+    return (key >> _HALF) * buckets >> _HALF
+
+
+_bucket_of_one = compiled(_bucket)
+
+
+@compiled
+def head(
+    links: Links, before: NDArray[np.int32], user: Places, place: int, back: int
+) -> np.int64:
+    """The newest place of the chain of the context that stood so many pieces before a place."""
+    heads, _, _, order, by_user = links
+    key = np.uint64(1)
+    if by_user:
+        key = mix_one(key, np.uint64(user[place]))
+    for distance in range(back, back + order):
+        key = mix_one(key, np.uint64(np.int64(before[distance, place])))
+    return np.int64(heads[_bucket_of_one(key, np.uint64(len(heads)))])
 
 
 @compiled

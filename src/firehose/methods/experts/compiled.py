@@ -1,6 +1,9 @@
 """Functions of arrays that are compiled to machine code: loops with a decision at every step."""
 
 from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import numba
@@ -17,5 +20,22 @@ def compiled(function: Callable[Takes, Gives]) -> Callable[Takes, Gives]:
     arrays, numbers and plain tuples of them. Whole numbers with and without a sign must not meet in
     it: together they become fractions.
     """
-    made: Callable[Takes, Gives] = numba.njit(cache=True, nogil=True)(function)
-    return made
+    made = numba.njit(cache=True, nogil=True)(function)
+    try:
+        kept = made._cache._cache_file
+        kept._source_stamp = (kept._source_stamp, _sources(Path(function.__code__.co_filename).parent))
+    except AttributeError:  # another numba, or one that compiles nothing
+        made = numba.njit(nogil=True)(function)
+    result: Callable[Takes, Gives] = made
+    return result
+
+
+@cache
+def _sources(folder: Path) -> str:
+    """A checksum of all modules of a folder.
+
+    numba looks only at the file of a function itself, and would go on with what it has compiled of
+    a function in another file that has changed since.
+    """
+    files = sorted(folder.glob("*.py"))
+    return blake2b(b"\0".join(file.read_bytes() for file in files), digest_size=16).hexdigest()

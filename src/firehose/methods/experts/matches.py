@@ -10,9 +10,16 @@ from firehose.methods.experts.chain import NONE, Chain, Links
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Contexts
 from firehose.methods.experts.posts import Posts
-
-AT_ONCE = 32  # contexts whose chains are followed side by side
-Numbers = NDArray[np.int64]
+from firehose.methods.experts.walk import (
+    AT_ONCE,
+    Kept,
+    Numbers,
+    Wanted,
+    agreement,
+    carry,
+    unite,
+    walk,
+)
 
 
 class Opinions(NamedTuple):
@@ -26,15 +33,8 @@ class Opinions(NamedTuple):
     longest: Numbers  # [places], pieces that agree in the longest match
 
 
-# For what is compiled, which takes no classes.
-# Of posts: all tokens side by side, whose they are, and how many there are.
-Kept = tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], int]
-# Of contexts: the pieces before [reach, places], how many there are, and whose the matches must be
-# [places], as it is kept; 0: anybody's.
-Wanted = tuple[NDArray[np.int32], Numbers, Numbers]
-# Of matches: how many of the lengths one has at least, less 1, by its length; and how many pieces
-# all must have, where the context is as long.
-Lengths = tuple[Numbers, int]
+# For what is compiled. Of matches: how many of the lengths one has at least, less 1, by its length.
+Levels = NDArray[np.int64]
 
 
 def look_back(
@@ -48,16 +48,15 @@ def look_back(
 ) -> Opinions:
     """Count what followed the newest matches of at least each of ``lengths`` pieces, which grow.
 
-    Up to ``most`` places are looked at for each context. All matches have the first of the lengths,
-    or the whole context. A match of the whole context, back to <SOT>, is as good as one of any
-    length. With ``min_users`` only continuations count that so many different users have written.
+    Up to ``most`` places are looked at for each context, and as many that were carried on to it. All
+    matches have the first of the lengths, or the whole context. A match of the whole context, back
+    to <SOT>, is as good as one of any length. With ``min_users`` only continuations count that so many different users have written.
     """
     levels = np.searchsorted(lengths, np.arange(len(contexts.before) + 1), side="right") - 1
-    owner = contexts.user + 2 if chain.by_user else np.zeros(len(contexts), np.int64)
-    wanted = (contexts.before, contexts.depth, owner)
-    kept, links = (posts.tokens, posts.owner, posts.size), chain.links(contexts)
+    wanted = (contexts.before, contexts.depth, contexts.user)
+    kept = (posts.tokens, posts.owner, posts.size)
     limits = (len(lengths), most, min_users)
-    return Opinions(*_look_back(links, kept, wanted, pieces, (levels, chain.order), limits))
+    return Opinions(*_look_back(chain.links(), kept, wanted, pieces, levels, limits))
 
 
 @compiled
@@ -66,27 +65,38 @@ def _look_back(
     kept: Kept,
     wanted: Wanted,
     pieces: Numbers,
-    lengths: Lengths,
+    levels: Levels,
     limits: tuple[int, int, int],
 ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers]:
     """The fields of ``Opinions``."""
-    (tokens, owner, size), (levels, most, min_users) = kept, limits
+    (tokens, owner, size), (rows, most, min_users) = kept, limits
     places, width = pieces.shape
-    counts = np.zeros((levels, places, width), np.int64)
-    total, different, newest, age = np.zeros((4, levels, places), np.int64)
+    counts = np.zeros((rows, places, width), np.int64)
+    total, different, newest, age = np.zeros((4, rows, places), np.int64)
     newest[:] = -1
     longest = np.zeros(places, np.int64)
     walked = np.empty((min(AT_ONCE, places), most), np.int64)
-    level, piece, highest = np.empty((3, most), np.int64)
+    at, level, piece, highest = np.empty((4, 2 * most), np.int64)
+    carried, state = np.empty(most, np.int64), np.zeros(2, np.int64)
     for place in range(places):
         if place % AT_ONCE == 0:
-            _walk(links, place, walked)
-        at = walked[place % AT_ONCE]
-        found, longest[place] = _find(kept, wanted, lengths, place, at, level)
+            walk(links, wanted, place, walked)
+        row = walked[place % AT_ONCE]
+        is_common = row[-1] != NONE
+        if is_common:
+            carry(links, kept, wanted, place, carried, state)
+            count = unite(row, carried[: state[0]], at)
+        else:
+            count = int(np.sum(row != NONE))
+            at[:count] = row[:count]
+        found, longest[place] = _find(links, kept, wanted, levels, place, at[:count], level)
+        if not is_common:
+            carried[:found] = at[:found]
+            state[:] = found, len(wanted[0]) - links[3]
         for match in range(found):
             piece[match] = np.int64(tokens[at[match]]) - 1
         if min_users > 1:
-            _protect(piece[:found], level[:found], owner, at, levels, min_users)
+            _protect(piece[:found], level[:found], owner, at, rows, min_users)
         distinct = 0  # pieces so far, at the beginning of ``piece``, with their highest levels
         for match in range(found):
             reached, came = level[match], piece[match]
@@ -112,49 +122,28 @@ def _look_back(
 
 
 @compiled
-def _walk(links: Links, first: int, walked: Numbers) -> None:
-    """Write the newest places of some chains into a row each; NONE after the last.
-
-    A step along all chains comes before the next one, so that a processor fetches many at a time.
-    """
-    newest, earlier, offset = links
-    count = min(len(walked), len(newest) - first)
-    walked[:count, 0] = newest[first : first + count]
-    for step in range(1, walked.shape[1]):
-        is_over = True
-        for index in range(count):
-            here = walked[index, step - 1]
-            if here != NONE:
-                here = earlier[here - offset]
-                is_over = False
-            walked[index, step] = here
-        if is_over:
-            break
-
-
-@compiled
 def _find(
-    kept: Kept, wanted: Wanted, lengths: Lengths, place: int, walked: Numbers, level: Numbers
+    links: Links,
+    kept: Kept,
+    wanted: Wanted,
+    levels: Levels,
+    place: int,
+    at: Numbers,
+    level: Numbers,
 ) -> tuple[int, int]:
-    """Move the matches of a context to the beginning of ``walked``, and write their levels.
+    """Move the matches of a context to the beginning of ``at``, and write their levels.
 
     Returns how many there are, and the length of the longest. A chain is also of contexts that
     share its bucket, and agree in less.
     """
-    (tokens, owner, _), (levels, order) = kept, lengths
-    before, depth, writer = wanted[0], wanted[1][place], wanted[2][place]
-    needed, most = min(order, depth), min(len(before), depth)
+    owner, order, by_user = kept[1], links[3], links[4]
+    depth, writer = wanted[1][place], wanted[2][place] + 2
+    needed, most = min(order, depth), min(len(wanted[0]), depth)
     found = longest = 0
-    for here in walked:
-        if here == NONE:
-            break
-        length = 0
-        while length < most and length < here:
-            if np.int64(tokens[here - 1 - length]) - 1 != before[length, place]:
-                break
-            length += 1
-        if length >= needed and (not writer or owner[here] == writer):
-            walked[found] = here
+    for here in at:
+        length = agreement(kept, wanted, place, here, most)
+        if length >= needed and (owner[here] == writer or (owner[here] and not by_user)):
+            at[found] = here
             level[found] = levels[-1] if length == depth else levels[length]
             longest = max(longest, length)
             found += 1

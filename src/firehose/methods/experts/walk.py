@@ -1,0 +1,125 @@
+"""The earlier places that a context is compared with: the newest of its chain, and long matches.
+
+Of a context that stood very often only the newest places are looked at, and an old text would be
+lost where it says what many say. So places that matched a rarer context, a few pieces before, are
+carried on from piece to piece as long as they agree.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firehose.methods.experts.chain import NONE, Links, head
+from firehose.methods.experts.compiled import compiled
+
+AT_ONCE = 32  # contexts whose chains are followed side by side
+Numbers = NDArray[np.int64]
+
+# For what is compiled, which takes no classes.
+# Of posts: all tokens side by side, whose they are, and how many there are.
+Kept = tuple[NDArray[np.unsignedinteger], NDArray[np.unsignedinteger], int]
+# Of contexts: the pieces before [reach, places], how many there are, and whose they are [places].
+Wanted = tuple[NDArray[np.int32], Numbers, Numbers]
+
+
+@compiled
+def walk(links: Links, wanted: Wanted, first: int, walked: Numbers) -> None:
+    """Write the newest places of the chains of some contexts into a row each; NONE after the last.
+
+    A step along all chains comes before the next one, so that a processor fetches many at a time.
+    """
+    earlier, offset = links[1], links[2]
+    count = min(len(walked), len(wanted[1]) - first)
+    walked[:] = NONE
+    for index in range(count):
+        walked[index, 0] = head(links, wanted[0], wanted[2], first + index, 0)
+    for step in range(1, walked.shape[1]):
+        is_over = True
+        for index in range(count):
+            here = walked[index, step - 1]
+            if here != NONE:
+                here = np.int64(earlier[here - offset])
+                is_over = False
+            walked[index, step] = here
+        if is_over:
+            break
+
+
+@compiled
+def agreement(kept: Kept, wanted: Wanted, place: int, here: int, most: int) -> int:
+    """How many pieces before an earlier place are those before this one, up to ``most``."""
+    tokens, before = kept[0], wanted[0]
+    length = 0
+    while length < most and length < here:
+        if np.int64(tokens[here - 1 - length]) - 1 != before[length, place]:
+            break
+        length += 1
+    return length
+
+
+@compiled
+def carry(
+    links: Links, kept: Kept, wanted: Wanted, place: int, carried: Numbers, state: Numbers
+) -> None:
+    """Bring ``carried`` to a place: what matched the nearest context before that is not too common.
+
+    ``state`` is how many there are, and how many pieces further they may be carried. A place that
+    follows the last one takes over what agrees with the piece that came; any other looks for such a
+    context anew, and finds the same.
+    """
+    depth = wanted[1]
+    if place and depth[place] == depth[place - 1] + 1:
+        came, count = wanted[0][0, place], 0
+        state[1] -= 1
+        for index in range(state[0] if state[1] >= 0 else 0):
+            here = carried[index]
+            if np.int64(kept[0][here]) - 1 == came and here + 1 < kept[2]:
+                carried[count] = here + 1
+                count += 1
+        state[0] = count
+    else:
+        _recover(links, kept, wanted, place, carried, state)
+
+
+@compiled
+def _recover(
+    links: Links, kept: Kept, wanted: Wanted, place: int, carried: Numbers, state: Numbers
+) -> None:
+    """Find what is carried to a place whose predecessors were not looked at."""
+    order, (before, depth, _) = links[3], wanted
+    furthest = len(before) - order
+    state[0] = state[1] = 0
+    for back in range(1, min(furthest, depth[place] - 1) + 1):
+        count, here = 0, head(links, before, wanted[2], place, back)
+        needed = back + min(order, depth[place] - back)
+        for _ in range(len(carried)):
+            if here == NONE:
+                break
+            carried[count] = here + back
+            count += 1
+            here = np.int64(links[1][here - links[2]])
+        if count == len(carried):
+            continue  # too common
+        for index in range(count):
+            at = carried[index]
+            if at < kept[2] and agreement(kept, wanted, place, at, needed) == needed:
+                carried[state[0]] = at
+                state[0] += 1
+        state[1] = furthest - back
+        return
+
+
+@compiled
+def unite(walked: Numbers, carried: Numbers, into: Numbers) -> int:
+    """All different places of both, the newest first; returns how many."""
+    first = second = count = 0
+    while first < len(walked) or second < len(carried):
+        if second == len(carried) or (first < len(walked) and walked[first] >= carried[second]):
+            if second < len(carried) and walked[first] == carried[second]:
+                second += 1
+            into[count] = walked[first]
+            first += 1
+        else:
+            into[count] = carried[second]
+            second += 1
+        count += 1
+    return count
