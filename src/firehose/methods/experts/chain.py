@@ -67,7 +67,8 @@ class Chain:
 
     def _buckets(self, contexts: Contexts) -> Places:
         keys = contexts.keys(self.order, self.by_user)[-1]
-        return _bucket(keys, np.uint64(len(self.heads))).astype(np.int64)
+        buckets: Places = _bucket(keys, np.uint64(len(self.heads))).astype(np.int64)
+        return buckets
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
@@ -89,9 +90,7 @@ _bucket_of_one = compiled(_bucket)
 
 
 @compiled
-def head(
-    links: Links, before: NDArray[np.int32], user: Places, place: int, back: int
-) -> np.int64:
+def head(links: Links, before: NDArray[np.int32], user: Places, place: int, back: int) -> np.int64:
     """The newest place of the chain of the context that stood so many pieces before a place."""
     heads, _, _, order, by_user = links
     key = np.uint64(1)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 
@@ -20,10 +20,11 @@ def compiled(function: Callable[Takes, Gives]) -> Callable[Takes, Gives]:
     arrays, numbers and plain tuples of them. Whole numbers with and without a sign must not meet in
     it: together they become fractions.
     """
-    made = numba.njit(cache=True, nogil=True)(function)
+    made: Any = numba.njit(cache=True, nogil=True)(function)
+    folder = Path(function.__code__.co_filename).parent
     try:
         kept = made._cache._cache_file
-        kept._source_stamp = (kept._source_stamp, _sources(Path(function.__code__.co_filename).parent))
+        kept._source_stamp = (kept._source_stamp, _sources(folder))
     except AttributeError:  # another numba, or one that compiles nothing
         made = numba.njit(nogil=True)(function)
     result: Callable[Takes, Gives] = made

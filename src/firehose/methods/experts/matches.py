@@ -35,6 +35,9 @@ class Opinions(NamedTuple):
 
 # For what is compiled. Of matches: how many of the lengths one has at least, less 1, by its length.
 Levels = NDArray[np.int64]
+# Room for the matches of a place, [3, most]: where each is, its level, and the piece that came; and
+# for those that are carried on, with the state of ``carry``.
+Room = tuple[Numbers, Numbers, Numbers]
 
 
 def look_back(
@@ -48,9 +51,10 @@ def look_back(
 ) -> Opinions:
     """Count what followed the newest matches of at least each of ``lengths`` pieces, which grow.
 
-    Up to ``most`` places are looked at for each context, and as many that were carried on to it. All
-    matches have the first of the lengths, or the whole context. A match of the whole context, back
-    to <SOT>, is as good as one of any length. With ``min_users`` only continuations count that so many different users have written.
+    Up to ``most`` places are looked at for each context: those that were carried on to it, and the
+    newest. All matches have the first of the lengths, or the whole context. A match of the whole
+    context, back to <SOT>, is as good as one of any length. With ``min_users`` only continuations
+    count that so many different users have written.
     """
     levels = np.searchsorted(lengths, np.arange(len(contexts.before) + 1), side="right") - 1
     wanted = (contexts.before, contexts.depth, contexts.user)
@@ -69,56 +73,71 @@ def _look_back(
     limits: tuple[int, int, int],
 ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers]:
     """The fields of ``Opinions``."""
-    (tokens, owner, size), (rows, most, min_users) = kept, limits
+    size, (rows, most, min_users) = kept[2], limits
     places, width = pieces.shape
     counts = np.zeros((rows, places, width), np.int64)
     total, different, newest, age = np.zeros((4, rows, places), np.int64)
     newest[:] = -1
     longest = np.zeros(places, np.int64)
     walked = np.empty((min(AT_ONCE, places), most), np.int64)
-    at, level, piece, highest = np.empty((4, 2 * most), np.int64)
-    carried, state = np.empty(most, np.int64), np.zeros(2, np.int64)
+    room = (np.empty((3, most), np.int64), np.empty(most, np.int64), np.zeros(2, np.int64))
+    (at, level, piece), highest = room[0], np.empty(most, np.int64)
     for place in range(places):
         if place % AT_ONCE == 0:
             walk(links, wanted, place, walked)
-        row = walked[place % AT_ONCE]
-        is_common = row[-1] != NONE
-        if is_common:
-            carry(links, kept, wanted, place, carried, state)
-            count = unite(row, carried[: state[0]], at)
-        else:
-            count = int(np.sum(row != NONE))
-            at[:count] = row[:count]
-        found, longest[place] = _find(links, kept, wanted, levels, place, at[:count], level)
-        if not is_common:
-            carried[:found] = at[:found]
-            state[:] = found, len(wanted[0]) - links[3]
-        for match in range(found):
-            piece[match] = np.int64(tokens[at[match]]) - 1
+        nearest = walked[place % AT_ONCE]
+        found, longest[place] = _match(links, kept, wanted, levels, place, nearest, room)
         if min_users > 1:
-            _protect(piece[:found], level[:found], owner, at, rows, min_users)
+            _protect(piece[:found], level[:found], kept[1], at, rows, min_users)
         distinct = 0  # pieces so far, at the beginning of ``piece``, with their highest levels
         for match in range(found):
             reached, came = level[match], piece[match]
-            for index in range(width):
-                if pieces[place, index] == came:
-                    counts[: reached + 1, place, index] += 1
-            total[: reached + 1, place] += 1
+            for index in range(width if reached >= 0 else 0):
+                counts[reached, place, index] += pieces[place, index] == came
+            total[reached, place] += reached >= 0
             known = 0
             while known < distinct and piece[known] != came:
                 known += 1
-            above = -1 if known == distinct else highest[known]
-            if known == distinct and reached >= 0:
-                piece[distinct] = came
+            if known == distinct:
+                piece[distinct], highest[distinct] = came, -1
                 distinct += 1
-            for row in range(above + 1, reached + 1):
+            for row in range(highest[known] + 1, reached + 1):
                 different[row, place] += 1
                 highest[known] = row
             for row in range(reached, -1, -1):
                 if newest[row, place] >= 0:
                     break
                 newest[row, place], age[row, place] = came, size - at[match]
+        for row in range(rows - 2, -1, -1):  # a match counts for all lengths that it has
+            total[row, place] += total[row + 1, place]
+            for index in range(width):
+                counts[row, place, index] += counts[row + 1, place, index]
     return counts, total, different, newest, age, longest
+
+
+@compiled
+def _match(
+    links: Links,
+    kept: Kept,
+    wanted: Wanted,
+    levels: Levels,
+    place: int,
+    nearest: Numbers,
+    room: Room,
+) -> tuple[int, int]:
+    """Find the matches of a place; returns how many there are, and the length of the longest."""
+    (at, level, piece), carried, state = room
+    is_common = nearest[-1] != NONE
+    if is_common:
+        carry(links, kept, wanted, place, carried, state)
+    count = unite(nearest, carried[: state[0] * is_common], at)
+    found, longest = _find(links, kept, wanted, levels, place, at[:count], level)
+    if not is_common:
+        carried[:found] = at[:found]
+        state[:] = found, len(wanted[0]) - links[3]
+    for match in range(found):
+        piece[match] = np.int64(kept[0][at[match]]) - 1
+    return found, longest
 
 
 @compiled
@@ -136,13 +155,13 @@ def _find(
     Returns how many there are, and the length of the longest. A chain is also of contexts that
     share its bucket, and agree in less.
     """
-    owner, order, by_user = kept[1], links[3], links[4]
+    (tokens, owner, _), before, by_user = kept, wanted[0], links[4]
     depth, writer = wanted[1][place], wanted[2][place] + 2
-    needed, most = min(order, depth), min(len(wanted[0]), depth)
+    needed, most = min(links[3], depth), min(len(before), depth)
     found = longest = 0
     for here in at:
-        length = agreement(kept, wanted, place, here, most)
-        if length >= needed and (owner[here] == writer or (owner[here] and not by_user)):
+        length = agreement(tokens, here, before, place, most)
+        if length >= needed and (not by_user or owner[here] == writer):
             at[found] = here
             level[found] = levels[-1] if length == depth else levels[length]
             longest = max(longest, length)

@@ -69,8 +69,8 @@ class Memory(Expert):
         settings = self.settings
         self.posts = Posts(settings.per_user, settings.tokens)
         self.counts = [Counts(COUNTED, settings.min_users)] * settings.everybody
-        longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=2)]
-        own = [Chain(OWN[0], by_user=True, tokens_per_bucket=4)]
+        longer = [Chain(LONGER[0], by_user=False, tokens_per_bucket=3)]
+        own = [Chain(OWN[0], by_user=True, tokens_per_bucket=6)]
         self.longer, self.own = longer * settings.everybody, own * settings.own
         self.heard = self.counts, self.longer  # what others wrote, as far as it may be told
 

@@ -27,7 +27,7 @@ class Posts:
     def __init__(self, per_user: int | None = None, tokens: int | None = None) -> None:
         self.per_user, self.most = per_user, tokens
         self.tokens = np.zeros(0, np.uint16)  # a piece plus 1, so that 0 is none
-        self.owner = np.zeros(0, np.uint16)  # of each token: the user plus 2; 0: none, or the post's first
+        self.owner = np.zeros(0, np.uint16)  # of each token: the user plus 2; 0: <SOT>, or none
         self.size = 0  # tokens in use
         self.start = np.zeros(0, np.int64)  # of each post
         self.length = np.zeros(0, np.int32)  # of each post, in tokens

@@ -5,6 +5,8 @@ lost where it says what many say. So places that matched a rarer context, a few 
 carried on from piece to piece as long as they agree.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,9 +47,10 @@ def walk(links: Links, wanted: Wanted, first: int, walked: Numbers) -> None:
 
 
 @compiled
-def agreement(kept: Kept, wanted: Wanted, place: int, here: int, most: int) -> int:
+def agreement(
+    tokens: NDArray[np.unsignedinteger], here: int, before: NDArray[np.int32], place: int, most: int
+) -> int:
     """How many pieces before an earlier place are those before this one, up to ``most``."""
-    tokens, before = kept[0], wanted[0]
     length = 0
     while length < most and length < here:
         if np.int64(tokens[here - 1 - length]) - 1 != before[length, place]:
@@ -72,12 +75,18 @@ def carry(
         state[1] -= 1
         for index in range(state[0] if state[1] >= 0 else 0):
             here = carried[index]
-            if np.int64(kept[0][here]) - 1 == came and here + 1 < kept[2]:
+            if np.int64(kept[0][here]) - 1 == came and _is_predicted(kept, here + 1):
                 carried[count] = here + 1
                 count += 1
         state[0] = count
     else:
         _recover(links, kept, wanted, place, carried, state)
+
+
+@compiled
+def _is_predicted(kept: Kept, here: int) -> Any:
+    """Whether there is a piece at a place, and it is not the first of a post that was cut short."""
+    return here < kept[2] and kept[1][here] > 0
 
 
 @compiled
@@ -101,7 +110,7 @@ def _recover(
             continue  # too common
         for index in range(count):
             at = carried[index]
-            if at < kept[2] and agreement(kept, wanted, place, at, needed) == needed:
+            if _is_predicted(kept, at) and agreement(kept[0], at, before, place, needed) == needed:
                 carried[state[0]] = at
                 state[0] += 1
         state[1] = furthest - back
@@ -109,17 +118,23 @@ def _recover(
 
 
 @compiled
-def unite(walked: Numbers, carried: Numbers, into: Numbers) -> int:
-    """All different places of both, the newest first; returns how many."""
-    first = second = count = 0
-    while first < len(walked) or second < len(carried):
-        if second == len(carried) or (first < len(walked) and walked[first] >= carried[second]):
-            if second < len(carried) and walked[first] == carried[second]:
-                second += 1
-            into[count] = walked[first]
-            first += 1
-        else:
+def unite(nearest: Numbers, carried: Numbers, into: Numbers) -> int:
+    """What is carried and as many of the nearest places as there is room for, the newest first.
+
+    Returns how many there are. ``nearest`` ends with NONE, or has no room for more.
+    """
+    count = first = second = 0
+    room = len(into) - len(carried)
+    while first < room and nearest[first] != NONE:
+        here = nearest[first]
+        while second < len(carried) and carried[second] > here:
             into[count] = carried[second]
+            count, second = count + 1, second + 1
+        if second < len(carried) and carried[second] == here:
             second += 1
+        into[count] = here
+        count, first = count + 1, first + 1
+    for here in carried[second:]:
+        into[count] = here
         count += 1
     return count
