@@ -36,7 +36,10 @@ class Expert(Plugin):
         self.settings = settings
 
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
-        """Opinions on some pieces at each place, ``pieces`` [places, pieces]; changes nothing."""
+        """Opinions on some pieces at each place, ``pieces`` [places, pieces]; changes nothing.
+
+        The pieces that are asked for at one place are different ones.
+        """
         raise NotImplementedError
 
     def learn(self, batch: Batch) -> None:

@@ -199,9 +199,13 @@ def _look(
                 continue
             totals[order, place] = total[slot]
             different[order, place] = _number(contexts, slot)
+            left = different[order, place]
             for index in range(pieces.shape[1]):
                 key = mix_one(keys[order, place], np.uint64(pieces[place, index]))
                 slot, is_known = locate(pairs, key)
                 if is_known:
                     counts[order, place, index] = _told(pairs, users, marks, slot)
+                    left -= counts[order, place, index] > 0
+                if not left:
+                    break  # all that followed was found
     return counts, totals, different
