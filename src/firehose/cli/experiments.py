@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from firehose.cli.app import Jobs, Moved, ReuseOlder, RunPath, Seeds, Trust, app, show
+from firehose.cli.app import (
+    AsJson,
+    CorpusPath,
+    Jobs,
+    Moved,
+    ReuseOlder,
+    RunPath,
+    Seeds,
+    Trust,
+    app,
+    show,
+    show_json,
+)
 
 if TYPE_CHECKING:
     from firehose.experiments.reproduce import Reproduction
@@ -47,6 +59,37 @@ def _compare(runs: list[Path], out: Path, command: str, corpus: Path | None) -> 
     with announce("drawing"):
         page = write(found, out, command)
     show(found.table(), f"Look at {page}")
+
+
+@app.command()
+def personalize(
+    corpus: CorpusPath,
+    out: Annotated[Path, Option(help="A folder for the page and its runs.")] = Path("personalized"),
+    scale: Annotated[str, Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    mask: Annotated[
+        bool, Option("--mask", help="Show neither words nor names: a page that can be published.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether personalization helps on a corpus, by how much, for whom, and what it costs.
+
+    The same stream is played without and with knowing who writes, by a model alone and by the best
+    method there is: averaged weights beside memories. If the corpus has posts from before its
+    stream (`firehose prepare --pretrain-before`), a model is pretrained on them first. Stopped or
+    killed, the same command goes on.
+
+    Example: `firehose personalize corpus --out personalized`
+    """
+    from firehose.experiments.personalize import personalize as answer
+
+    command = f"firehose personalize {corpus} --scale {scale} --seeds {seeds}{' --mask' * mask}"
+    found = answer(corpus, out, scale, seeds, jobs, mask, command)
+    if as_json:
+        show_json(found.public())
+        return
+    show(found.table(), found.sentence, f"Look at {found.page}")
 
 
 @app.command()

@@ -75,6 +75,16 @@ class Vocabulary:
             texts = [text.replace(spelling, name) for text in texts]
         return texts
 
+    def words(self, tokens: Sequence[int]) -> list[tuple[str, slice]]:
+        """The words of a post, each with the places of its tokens; <EOT> is a word, <SOT> none."""
+        begins = [
+            place
+            for place, number in enumerate(tokens)
+            if place == 1 or number == self.eot or self._processor.id_to_piece(number)[0] == "▁"
+        ]
+        places = [slice(*ends) for ends in pairwise([*begins, len(tokens)])]
+        return [(self.decode(tokens[each]).strip() or "<EOT>", each) for each in places]
+
     def _id(self, piece: str) -> int | None:
         number: int = self._processor.piece_to_id(piece)
         return number if self._processor.id_to_piece(number) == piece else None

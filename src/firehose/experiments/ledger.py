@@ -1,7 +1,7 @@
 """What runs came to: values over seeds, and differences with their intervals."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -132,8 +132,14 @@ def difference(
         one, other = totals(ours[common], measure), totals(theirs[common], higher_measure)
         if one and other and _units(one) == _units(other):
             pairs.append(one.less(other))
-    if not pairs:
-        return None
+    return paired(pairs, seed) if pairs else None
+
+
+def paired(pairs: Sequence[Totals], seed: int = 0) -> Measured:
+    """The change that differences of totals come to, one for each seed, with its interval.
+
+    It is bootstrapped over units and seeds.
+    """
     generator, drawn = np.random.default_rng(seed), []
     for times in samples(pairs[0].units, generator):
         by_seed = np.stack([pair.ratios(times) for pair in pairs])
