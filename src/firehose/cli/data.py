@@ -53,7 +53,13 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     out: Annotated[Path, Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
     source: Annotated[
         str | None,
-        Option(help="tabular, twitter, git, inbox, nature, or FILE.py:Class (default: by path)."),
+        Option(
+            help="tabular, twitter, git, mbox, inbox, nature, or FILE.py:Class (default: by path)."
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        Option(help="For files of a known origin: reddit, hackernews or stackexchange."),
     ] = None,
     config: Annotated[Path | None, Option(help="A TOML file of settings, as in a corpus.")] = None,
     assignments: Assignments = None,
@@ -67,7 +73,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     ] = None,
     mentions: Annotated[str | None, Option(help="keep, or replace by `<MENTION>`.")] = None,
     vocab_size: Annotated[
-        int | None, Option(help="Number of pieces (default: 32,000, or what the text supports).")
+        int | None,
+        Option(help="Number of pieces (default: 500 to 32,000, the more text, the more)."),
     ] = None,
     vocab_model: Annotated[
         Path | None, Option(help="A SentencePiece .model to use instead of training one.")
@@ -98,6 +105,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 
     - `firehose prepare posts.parquet --set source.columns.user=author --out corpus`
 
+    - `firehose prepare RC_2019-04.zst --preset reddit --out comments`
+
     - `firehose prepare ~/src/linux ~/src/git --out commits`
 
     - `firehose prepare twitter-stream-2013-01.tar --ids lists/ --out firehose10m`
@@ -112,7 +121,13 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
-    told = {"config": config, "assignments": assignments or (), "trust": trust, **given(tables)}
+    told = {
+        "config": config,
+        "preset": preset,
+        "assignments": assignments or (),
+        "trust": trust,
+        **given(tables),
+    }
     plan = make_plan(paths or (), **told)
     _report(make(plan, out, Execution(workers, runner.value), strict, replace))
 
@@ -176,6 +191,7 @@ def baseline(
 
 
 def _report(prepared: "Prepared") -> None:
+    from firehose.data.advice import advice
     from firehose.data.stats import Lengths, cleaning, skipped
     from firehose.report.words import many
 
@@ -194,4 +210,5 @@ def _report(prepared: "Prepared") -> None:
             f"{corpus.path}: {many(manifest.users, 'user')}; posts: {posts}; "
             f"{many(manifest.vocabulary.size, 'piece')}.",
             Lengths.of(corpus.splits["train"]).sentence(),
+            *advice(corpus),
         )
