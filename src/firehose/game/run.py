@@ -10,6 +10,7 @@
       checkpoints/   the state of everything, the newest two
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
+      results.csv    its numbers, a row each, for other tools; results.parquet: the same
       *.f32          what held-out posts, and posts of the past, cost the final model
       result.json    what came of it, sealed; it appears last
 
@@ -42,6 +43,7 @@ from firehose.game.folder import (
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
 from firehose.game.result import is_over
+from firehose.game.results import write_run_results
 from firehose.game.round import Broken
 from firehose.game.settings import Settings
 from firehose.game.training import Fit
@@ -239,6 +241,7 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
             good = max(work.done - isinstance(error, Broken), 0)
             raise _rescue(make_work(work.run), checkpoints, good) from None
         result = work.finish()
+        first(write_run_results, folder, work.run.card, result)
         first(result.write, folder)
         return result
 
