@@ -41,10 +41,11 @@ def test_prepare_shows_what_it_removed_and_skipped(tmp_path: Path) -> None:
     assert "language other than en" in done.stdout
     assert "broken JSON" in done.stdout
     assert "posts.jsonl:73" in done.stdout
-    *_, last = done.stdout.splitlines()
+    *_, lengths, unpretrained, few = done.stdout.splitlines()
     assert re.fullmatch(
-        r"99\s% of the posts have at most \d+ tokens; a model with max_tokens = 50 cuts .*", last
+        r"99\s% of the posts have at most \d+ tokens; a model with max_tokens = 50 cuts .*", lengths
     )
+    assert "--pretrain-before" in unpretrained and "--min-posts" in few  # remedies
     assert done.stderr == ""  # no bars where there is no terminal
     assert (tmp_path / "corpus" / "config.toml").exists()
     again = firehose(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from firehose.experiments.classic import run_classic as run_classic
     from firehose.experiments.compare import compare as compare, report as report
     from firehose.experiments.demo import demo as demo
+    from firehose.experiments.personalize import personalize as personalize
     from firehose.experiments.reproduce import reproduce as reproduce
     from firehose.game.assembly import Game as Game, make_game as make_game
     from firehose.game.baseline import baseline as baseline
@@ -56,7 +57,8 @@ _NAMES = {  # of each module
     "data.plan": "Plan make_plan", "data.post": "Post", "data.prepare": "Execution prepare",
     "data.stats": "stats", "data.vocabulary": "Vocabulary",
     "experiments.classic": "run_classic", "experiments.compare": "compare report",
-    "experiments.demo": "demo", "experiments.reproduce": "reproduce",
+    "experiments.demo": "demo", "experiments.personalize": "personalize",
+    "experiments.reproduce": "reproduce",
     "game.assembly": "Game make_game", "game.baseline": "baseline", "game.evaluate": "evaluate",
     "game.forget": "forget",
     "game.live": "Trained load", "game.run": "offline play pretrain resume",

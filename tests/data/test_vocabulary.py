@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from firehose.data.vocabulary import Vocabulary
+from firehose.data.vocabulary import Vocabulary, fitting_size
 from firehose.errors import FirehoseError
 
 WORDS = "the a of to and house home mouse water walking talking runs running 😀 #tag @me"
@@ -16,6 +16,15 @@ VOCABULARY = Vocabulary.train(COUNTS)
 
 def test_the_text_decides_the_size_where_none_is_asked() -> None:
     assert 260 < VOCABULARY.size < 32_000
+
+
+def test_the_size_follows_the_amount_of_text() -> None:
+    sizes = [fitting_size(words) for words in (10, 80_000, 300_000, 3_000_000, 10**9)]
+    assert sizes == [500, 900, 2_000, 8_000, 32_000]
+    letters = np.random.default_rng(0).choice(list("abcdefghij"), (3_000, 5))
+    plenty = [("".join(word), 30) for word in np.unique(letters, axis=0)]
+    assert Vocabulary.train(plenty).size == fitting_size(30 * len(plenty))  # more would fit
+    assert Vocabulary.train(plenty, 3_000).size == 3_000
 
 
 def test_a_size_that_does_not_fit_is_told_with_one_that_does() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firehose.experiments.claims import Checked, Compared, check
+from firehose.experiments.claims import Answer, Checked, Compared, check, tally
 from firehose.experiments.recipe import ClaimPlan
 from firehose.game.totals import Measured
 from small_experiments import group, paid
@@ -60,3 +60,16 @@ def test_a_claim_without_runs_is_not_run() -> None:
     assert Checked("x", "test", ()).verdict == "not run"
     wide = Compared("a", Measured(0.0, -1.0, 1.0), "open")
     assert Checked("x", "test", (wide,)).verdict == "undecided"
+
+
+def test_verdicts_are_counted_in_words() -> None:
+    def checked(*answers: Answer) -> Checked:
+        seen = tuple(Compared("a : b", Measured(0, -1, 1), answer) for answer in answers)
+        return Checked("so", "test", seen)
+
+    claims = [checked("yes")] * 3 + [checked("no"), checked("open"), checked("yes", "no")]
+    assert tally(claims) == "3 hold, 1 holds in part, 1 does not, 1 undecided"
+    assert tally([checked("yes"), checked("no"), checked("no"), checked()]) == (
+        "1 holds, 2 do not, 1 not run"
+    )
+    assert tally([]) == ""

@@ -81,6 +81,8 @@ ReuseOlder = Annotated[
     bool, Option("--reuse-older", help="Take runs of another version of the code, and mark them.")
 ]
 
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
+
 
 @contextmanager
 def together(processes: int) -> Iterator[None]:
@@ -140,6 +142,13 @@ def show(*things: Any) -> None:
     except OSError as error:
         error.filename = "The output"
         raise
+
+
+def show_json(values: Any) -> None:
+    """Print plain values for other programs: one JSON document, and nothing else."""
+    import json
+
+    typer.echo(json.dumps(values, ensure_ascii=False, indent=1))
 
 
 def quiet() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from firehose.cli.app import App, Assignments, Jobs, ReuseOlder, Seeds, app, show
+from firehose.cli.app import App, AsJson, Assignments, Jobs, ReuseOlder, Seeds, app, show
 
 classic = App(help="Disjoint and Permuted MNIST, Disjoint CIFAR, with the same game.")
 app.add_typer(classic, name="classic")
@@ -55,6 +55,7 @@ def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
     ] = None,
     assignments: Assignments = None,
     reuse_older: ReuseOlder = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
 
@@ -81,4 +82,4 @@ def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
     command = f"firehose classic run {name} --seeds {seeds}{chosen}{changed}{older}"
     methods, told = method or list(METHODS), assignments or ()
     found = run_classic(name, data, out, seeds, jobs, methods, told, command, reuse_older)
-    report_experiment(found)
+    report_experiment(found, as_json)

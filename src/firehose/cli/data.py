@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from firehose.cli.app import Assignments, CorpusPath, Trust, app, given, show
+from firehose.cli.app import AsJson, Assignments, CorpusPath, Trust, app, given, show, show_json
 from firehose.models.allocation import keep_memory
 
 if TYPE_CHECKING:
+    from firehose.data.corpus import Corpus
     from firehose.data.prepare import Prepared
 
 
@@ -30,13 +31,20 @@ Workers = Annotated[int, Option(min=0, help="Processes that do the work; 0: only
 def demo(
     out: Annotated[Path, Option(help="A folder for what the demo makes.")] = Path("demo"),
     workers: Workers = CORES,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate a population, play the game on its stream four ways, and compare them."""
     from firehose.data.prepare import Execution
+    from firehose.experiments.compare import results
     from firehose.experiments.demo import demo
+    from firehose.report.results import table_of
 
     keep_memory()
     made = demo(out, Execution(workers))
+    if as_json:
+        rows = table_of(results(made.comparison))
+        show_json({"corpus": str(made.corpus.path), "page": str(made.page), "results": rows})
+        return
     show(
         made.comparison.table(),
         f"The corpus is {made.corpus.path}; {made.statistics_page} tells about it.",
@@ -53,7 +61,13 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     out: Annotated[Path, Option(help="The folder of the new corpus.")] = ...,  # type: ignore[assignment]
     source: Annotated[
         str | None,
-        Option(help="tabular, twitter, git, inbox, nature, or FILE.py:Class (default: by path)."),
+        Option(
+            help="tabular, twitter, git, mbox, inbox, nature, or FILE.py:Class (default: by path)."
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        Option(help="For files of a known origin: reddit, hackernews or stackexchange."),
     ] = None,
     config: Annotated[Path | None, Option(help="A TOML file of settings, as in a corpus.")] = None,
     assignments: Assignments = None,
@@ -67,7 +81,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     ] = None,
     mentions: Annotated[str | None, Option(help="keep, or replace by `<MENTION>`.")] = None,
     vocab_size: Annotated[
-        int | None, Option(help="Number of pieces (default: 32,000, or what the text supports).")
+        int | None,
+        Option(help="Number of pieces (default: 500 to 32,000, the more text, the more)."),
     ] = None,
     vocab_model: Annotated[
         Path | None, Option(help="A SentencePiece .model to use instead of training one.")
@@ -86,6 +101,7 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     trust: Trust = False,
     strict: Annotated[bool, Option(help="Stop at the first unreadable record.")] = False,
     replace: Annotated[bool, Option(help="Replace an older corpus at --out.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a corpus from any stream of posts.
 
@@ -97,6 +113,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
     Examples:
 
     - `firehose prepare posts.parquet --set source.columns.user=author --out corpus`
+
+    - `firehose prepare RC_2019-04.zst --preset reddit --out comments`
 
     - `firehose prepare ~/src/linux ~/src/git --out commits`
 
@@ -112,9 +130,19 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         "split": {"pretrain_before": pretrain_before, "small": small, "seed": seed},
         "vocabulary": {"size": vocab_size, "model": vocab_model},
     }
-    told = {"config": config, "assignments": assignments or (), "trust": trust, **given(tables)}
+    told = {
+        "config": config,
+        "preset": preset,
+        "assignments": assignments or (),
+        "trust": trust,
+        **given(tables),
+    }
     plan = make_plan(paths or (), **told)
-    _report(make(plan, out, Execution(workers, runner.value), strict, replace))
+    made = make(plan, out, Execution(workers, runner.value), strict, replace)
+    if as_json:
+        show_json([_described(corpus) for corpus in made.corpora])
+        return
+    _report(made)
 
 
 @app.command()
@@ -123,6 +151,7 @@ def stats(
     out: Annotated[
         Path | None, Option(help="A folder for the page and its figures (default: CORPUS/stats).")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Describe a corpus: the paper's table and four figures, printed and as one HTML page."""
     from firehose.data.corpus import Corpus
@@ -135,17 +164,23 @@ def stats(
         statistics = describe(opened)
     with announce("drawing"):
         page, *_ = write(statistics, out or corpus / "stats", f"firehose stats {corpus}")
+    if as_json:
+        show_json(statistics.model_dump(mode="json"))
+        return
     show(*tables(statistics), statistics.lengths.sentence(), f"Look at {page}")
 
 
 @app.command()
-def check(corpus: CorpusPath) -> None:
+def check(corpus: CorpusPath, as_json: AsJson = False) -> None:
     """Compare every byte of a corpus with its checksums."""
     from firehose.data.corpus import check as compare
     from firehose.progress import announce
 
     with announce("reading every byte"):
         opened = compare(corpus)
+    if as_json:
+        show_json({"corpus": str(corpus), "whole": True, "files": len(opened.manifest.files)})
+        return
     show(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
 
 
@@ -155,7 +190,7 @@ def baseline(
     out: Annotated[
         Path | None, Option(help="A JSON file for the prices (default: CORPUS/baseline.json).")
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Price the stream of a corpus by compressors, and by memories without a model.
 
@@ -175,7 +210,16 @@ def baseline(
         show(found.table(), f"The prices are in {out or corpus / FILE}")
 
 
+def _described(corpus: "Corpus") -> dict[str, Any]:
+    """What there is to know of a new corpus, as plain values."""
+    from firehose.data.advice import advice
+
+    about = corpus.manifest.model_dump(mode="json", exclude={"config", "files", "words"})
+    return {"corpus": str(corpus.path), **about, "advice": advice(corpus)}
+
+
 def _report(prepared: "Prepared") -> None:
+    from firehose.data.advice import advice
     from firehose.data.stats import Lengths, cleaning, skipped
     from firehose.report.words import many
 
@@ -194,4 +238,5 @@ def _report(prepared: "Prepared") -> None:
             f"{corpus.path}: {many(manifest.users, 'user')}; posts: {posts}; "
             f"{many(manifest.vocabulary.size, 'piece')}.",
             Lengths.of(corpus.splits["train"]).sentence(),
+            *advice(corpus),
         )

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from firehose.cli.app import Jobs, Moved, ReuseOlder, RunPath, Seeds, Trust, app, show
+from firehose.cli.app import (
+    AsJson,
+    CorpusPath,
+    Jobs,
+    Moved,
+    ReuseOlder,
+    RunPath,
+    Seeds,
+    Trust,
+    app,
+    show,
+    show_json,
+)
 
 if TYPE_CHECKING:
     from firehose.experiments.reproduce import Reproduction
@@ -15,13 +27,27 @@ if TYPE_CHECKING:
 def compare(
     runs: Annotated[list[Path], Argument(help="Folders of runs on one corpus.")],
     out: Annotated[Path, Option(help="A folder for the page and its figures.")],
+    baseline: Annotated[
+        Path | None, Option(help="One of the runs, which the others are compared with.")
+    ] = None,
     corpus: Moved = None,
+    as_json: AsJson = False,
 ) -> None:
     """Put runs beside each other: a table, and one HTML page with curves.
 
-    Example: `firehose compare runs/* --out comparison`
+    With `--baseline`, runs that differ in nothing but their seed are taken together, and what they
+    differ by from the baseline is shown with its interval over users and seeds. All numbers are in
+    `results.csv` and `results.parquet` beside the page.
+
+    Examples:
+
+    - `firehose compare runs/* --out comparison`
+
+    - `firehose compare a-0 a-1 b-0 b-1 --baseline a-0 --out comparison`
     """
-    _compare(runs, out, f"firehose compare {' '.join(map(str, runs))} --out {out}", corpus)
+    against = f" --baseline {baseline}" if baseline else ""
+    command = f"firehose compare {' '.join(map(str, runs))}{against} --out {out}"
+    _compare(runs, out, command, corpus, baseline, as_json)
 
 
 @app.command()
@@ -31,22 +57,65 @@ def report(
         Path | None, Option(help="A folder for the page and its figures (default: RUN/report).")
     ] = None,
     corpus: Moved = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show one run: an HTML page with its tables and curves.
 
     Example: `firehose report run`
     """
-    _compare([run], out or run / "report", f"firehose report {run}", corpus)
+    _compare([run], out or run / "report", f"firehose report {run}", corpus, None, as_json)
 
 
-def _compare(runs: list[Path], out: Path, command: str, corpus: Path | None) -> None:
-    from firehose.experiments.compare import compare as read, write
+def _compare(
+    runs: list[Path],
+    out: Path,
+    command: str,
+    corpus: Path | None,
+    baseline: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    from firehose.experiments.compare import compare as read, results, write
     from firehose.progress import announce
+    from firehose.report.results import table_of
 
-    found = read(runs, corpus)
+    found = read(runs, corpus, baseline)
     with announce("drawing"):
         page = write(found, out, command)
-    show(found.table(), f"Look at {page}")
+    if as_json:
+        show_json({"page": str(page), "results": table_of(results(found))})
+        return
+    show(found.table(), *([found.changes()] if baseline else []), f"Look at {page}")
+
+
+@app.command()
+def personalize(
+    corpus: CorpusPath,
+    out: Annotated[Path, Option(help="A folder for the page and its runs.")] = Path("personalized"),
+    scale: Annotated[str, Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    mask: Annotated[
+        bool, Option("--mask", help="Show neither words nor names: a page that can be published.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether personalization helps on a corpus, by how much, for whom, and what it costs.
+
+    The same stream is played without and with knowing who writes, by a model alone and by the best
+    method there is: averaged weights beside memories. If the corpus has posts from before its
+    stream (`firehose prepare --pretrain-before`), a model is pretrained on them first. Stopped or
+    killed, the same command goes on.
+
+    Example: `firehose personalize corpus --out personalized`
+    """
+    from firehose.experiments.personalize import personalize as answer
+
+    command = f"firehose personalize {corpus} --scale {scale} --seeds {seeds}{' --mask' * mask}"
+    found = answer(corpus, out, scale, seeds, jobs, mask, command)
+    if as_json:
+        show_json(found.public())
+        return
+    show(found.table(), found.sentence, f"Look at {found.page}")
 
 
 @app.command()
@@ -62,6 +131,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
         bool, Option("--dry-run", help="Only show the plan, with time and memory.")
     ] = False,
     trust: Trust = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.
 
@@ -92,17 +162,34 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{older}"
     options = (scale, seeds, jobs, command, reuse_older, trust)
     found = experiments.reproduce(name, corpus, out, *options)
-    report_experiment(found)
+    report_experiment(found, as_json)
 
 
-def report_experiment(found: "Reproduction") -> None:
-    """Print the tables of an experiment, and where its page is."""
+def report_experiment(found: "Reproduction", as_json: bool = False) -> None:
+    """Print the tables and verdicts of an experiment, and where its page is."""
     from firehose.errors import FirehoseError
+    from firehose.experiments.claims import tally
+    from firehose.experiments.report import results, verdicts
+    from firehose.report.results import table_of
     from firehose.report.words import many
 
-    for part in found.parts:
-        show(*part.tables())
-    show(f"Look at {found.page}")
+    claims = [(part, part.claims()) for part in found.parts]
+    every = [claim for _, checked in claims for claim in checked]
+    if as_json:
+        told = {claim.says: claim.verdict for claim in every}
+        rows = table_of(results(found.parts))
+        show_json({"page": str(found.page), "claims": told, "results": rows})
+    else:
+        for part in found.parts:
+            show(*part.tables())
+        show(
+            *(
+                [verdicts(every), f"Of {many(len(every), 'claim')}: {tally(every)}."]
+                if every
+                else []
+            )
+        )
+        show(f"Look at {found.page}")
     if found.failed:
         raise FirehoseError(
             f"{many(len(found.failed), 'run')} failed, as the report says; "

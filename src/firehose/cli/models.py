@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from firehose.cli.app import CorpusPath, ModelPath, Processes, Trust, app, show, together
+from firehose.cli.app import (
+    AsJson,
+    CorpusPath,
+    ModelPath,
+    Processes,
+    Trust,
+    app,
+    show,
+    show_json,
+    together,
+)
+from firehose.parallel.place import Place
 
 if TYPE_CHECKING:
     from firehose.game.evaluate import Evaluation
@@ -26,6 +37,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     out: Annotated[Path | None, Option(help="A Parquet file for the values of each user.")] = None,
     trust: Trust = False,
     processes: Processes = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Score a model on held-out posts: perplexity per word and per token, balanced over users.
 
@@ -39,10 +51,14 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
         from firehose.parallel.group import first
 
         found = score(model, corpus, split, others, seed, device, trust)
-        _show(found)
+        if as_json and Place.here().speaks:
+            show_json(found.public())
+        elif not as_json:
+            _show(found)
         if out:
             first(write, found, out)
-            show(f"Each user's values are in {out}")
+            if not as_json:
+                show(f"Each user's values are in {out}")
 
 
 def _show(found: "Evaluation") -> None:
@@ -80,6 +96,7 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     seed: Annotated[int, Option(min=0, help="The same seed gives the same texts.")] = 0,
     min_users: MinUsers = 3,
     trust: Trust = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write posts as a user would go on from a prompt.
 
@@ -90,7 +107,11 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
 
     values = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beam": beam}
     sampling = Sampling.of(values | {"seed": seed}, "the options")
-    for text in write(_load(model, user, min_users, trust), prompt, user, sampling, count):
+    texts = write(_load(model, user, min_users, trust), prompt, user, sampling, count)
+    if as_json:
+        show_json([{"text": text.text, "finished": text.finished} for text in texts])
+        return
+    for text in texts:
         show(text.text if text.finished else f"{text.text} …")
 
 
@@ -102,6 +123,7 @@ def suggest(
     k: Annotated[int, Option("-k", min=1, max=1_000, help="How many words to show.")] = 5,
     min_users: MinUsers = 3,
     trust: Trust = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the most probable next words of a user, with their probabilities.
 
@@ -111,6 +133,9 @@ def suggest(
     from firehose.report.tables import Table
 
     words = look(_load(model, user, min_users, trust), prompt, user, k)
+    if as_json:
+        show_json([{"word": word, "probability": share} for word, share in words])
+        return
     show(Table(["word", "probability"], [[w, f"{p:.1%}"] for w, p in words]))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from firehose.cli.app import (
+    AsJson,
     Assignments,
     CorpusPath,
     Moved,
@@ -15,9 +16,11 @@ from firehose.cli.app import (
     app,
     given,
     show,
+    show_json,
     together,
 )
 from firehose.models.allocation import keep_memory
+from firehose.parallel.place import Place
 
 if TYPE_CHECKING:
     from firehose.game.settings import Settings
@@ -42,6 +45,7 @@ def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
     replace: Replace = False,
     checkpoint_every: Every = 300,
     processes: Processes = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Train a user-agnostic model, for every later one to begin with.
 
@@ -56,7 +60,7 @@ def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
 
         keep_memory()
         settings = _settings(recipe, assignments, trust)
-        _report(train(corpus, out, settings, split, replace, checkpoint_every), out)
+        _report(train(corpus, out, settings, split, replace, checkpoint_every), out, as_json)
 
 
 @app.command()
@@ -73,6 +77,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     replace: Replace = False,
     checkpoint_every: Every = 300,
     processes: Processes = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Train a personal model on all training posts at once: the oracle no stream can give.
 
@@ -86,7 +91,7 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
 
         keep_memory()
         settings = _settings(recipe, assignments, trust, model={"architecture": architecture})
-        _report(train(corpus, out, settings, start, replace, checkpoint_every), out)
+        _report(train(corpus, out, settings, start, replace, checkpoint_every), out, as_json)
 
 
 @app.command()
@@ -119,6 +124,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     checkpoint_every: Every = 300,
     processes: Processes = 1,
     tensorboard: Annotated[bool, Option(help="Also write curves for TensorBoard.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play the game on a corpus: predict each batch, pay for it, and only then learn from it.
 
@@ -143,7 +149,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
         keep_memory()
         settings = _settings(recipe, assignments, trust, play=told)
         outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
-        _report(outcome, out)
+        _report(outcome, out, as_json)
 
 
 @app.command()
@@ -155,6 +161,7 @@ def resume(
     corpus: Moved = None,
     trust: Trust = False,
     processes: Processes = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with a game or a training that was stopped or killed, to the same bits.
 
@@ -170,7 +177,7 @@ def resume(
         from firehose.game.run import resume as go_on
 
         keep_memory()
-        _report(go_on(run, previous, corpus, trust), run)
+        _report(go_on(run, previous, corpus, trust), run, as_json)
 
 
 @app.command()
@@ -179,6 +186,7 @@ def forget(
     user: Annotated[str, Option(help="The name of the user to forget.")],
     corpus: Moved = None,
     trust: Trust = False,
+    as_json: AsJson = False,
 ) -> None:
     """Erase a user from a model, a run or a corpus: vector, moments, posts, name and counts.
 
@@ -187,7 +195,11 @@ def forget(
     from firehose.game.forget import forget as erase
     from firehose.report.tables import Table
 
-    rows = [[what, f"{count:,}"] for what, count in erase(path, user, corpus, trust).items()]
+    erased = erase(path, user, corpus, trust)
+    if as_json:
+        show_json(erased)
+        return
+    rows = [[what, f"{count:,}"] for what, count in erased.items()]
     show(Table(["erased", ""], rows), f"{user} is forgotten in {path}.")
 
 
@@ -200,6 +212,10 @@ def _settings(
     return make_settings(recipe, assignments or (), trust, **given(tables))
 
 
-def _report(outcome: Any, run: Path) -> None:
-    """Print what came of a run."""
-    show(*outcome.tables(), f"All of it is in {run / 'result.json'}")
+def _report(outcome: Any, run: Path, as_json: bool) -> None:
+    """Print what came of a run; of several processes, only the first is heard."""
+    if as_json:
+        if Place.here().speaks:
+            show_json(outcome.public())
+        return
+    show(*outcome.tables(), f"All of it is in {run / 'result.json'}, a row a number in results.csv")

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from firehose.config import Section, Texts, merge, nearest, overrides, read_toml, together
+from firehose.config import (
+    RECIPES,
+    Section,
+    Texts,
+    merge,
+    nearest,
+    overrides,
+    read_toml,
+    refuse_unknown,
+    together,
+)
 from firehose.data.sources import BUILT_IN, SOURCES, Source, recognise
 from firehose.errors import FirehoseError
 
@@ -37,7 +47,7 @@ class Splitting(Section):
 class VocabularyPlan(Section):
     """Which vocabulary the text is encoded with."""
 
-    # The number of pieces; None: 32,000, or as many as the text supports.
+    # The number of pieces; None: 500 to 32,000, as the amount of text supports.
     size: int | None = Field(default=None, ge=270, le=1_000_000)
     model: Path | None = None  # a SentencePiece model to use instead of training one
 
@@ -71,36 +81,45 @@ def make_plan(
     paths: str | Path | Sequence[str | Path] = (),
     source: str | Mapping[str, Any] | None = None,
     config: str | Path | None = None,
+    preset: str | None = None,
     assignments: Sequence[str] = (),
     trust: bool = False,
     **tables: Any,
 ) -> Plan:
-    """A plan from defaults, a TOML file, ``a.b=value`` assignments, and the other arguments.
+    """A plan from defaults, a preset, a TOML file, ``a.b=value`` assignments, and arguments.
 
     What comes later in this list wins over what comes earlier.
 
     >>> make_plan(source="nature", clean={"min_posts": 30}).clean.min_posts
     30
 
-    ``source`` is a kind or a table. Where no kind is named, it is recognised from the paths;
+    A ``preset`` is for files of a known origin: reddit, hackernews, stackexchange. ``source`` is
+    a kind or a table. Where no kind is named, it is recognised from the paths;
     without paths it is nature. With ``trust``, code that the TOML file names is run as if it were
     named here.
     """
     paths = [paths] if isinstance(paths, str | Path) else paths
-    values = read_toml(Path(config), trust) if config else {}
+    values = merge(
+        _read_preset(preset) if preset else {}, read_toml(Path(config), trust) if config else {}
+    )
     assigned = overrides(assignments)
     known = _table(values.pop("source", None))
     asked = together(_table(assigned.pop("source", None)), _table(source))
     if paths:
         asked["paths"] = [str(path) for path in paths]
-    kind = asked.get("kind") or (
-        recognise(asked["paths"]) if "paths" in asked else known.get("kind")
-    )
+    is_recognised = "paths" in asked and not preset
+    kind = asked.get("kind") or (recognise(asked["paths"]) if is_recognised else known.get("kind"))
     if known.get("kind") != kind:
         known = {}  # the file describes a source of another kind, which has other settings
     table = merge(known, asked) | {"kind": kind or recognise(())}
     origin = str(config) if config else "the configuration"
     return Plan.of(merge(values, together(assigned, tables)) | {"source": table}, origin)
+
+
+def _read_preset(name: str) -> dict[str, Any]:
+    found = {path.stem: path for path in sorted((RECIPES / "presets").glob("*.toml"))}
+    refuse_unknown("preset", name, list(found))
+    return read_toml(found[name])
 
 
 def _table(source: Any) -> dict[str, Any]:

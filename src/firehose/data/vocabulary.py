@@ -16,7 +16,10 @@ from sentencepiece import sentencepiece_model_pb2
 from firehose.data.clean import MENTION, URL
 from firehose.errors import FirehoseError
 
-DEFAULT_SIZE = 32_000
+# Without a size, a vocabulary grows with the text as the number of different words does, so that
+# a piece is seen a hundred times or more on average: the more often, the more text there is.
+MOST_PIECES, FEWEST_PIECES = 32_000, 500
+PIECES, WORDS, GROWTH = 2_000, 300_000, 0.6  # so many pieces for so many words; the exponent
 # Training looks at each different word once, weighted by its count. Of more words than this the
 # rarest are left out, which bounds time and memory; they would hardly change the pieces.
 MOST_WORDS = 400_000
@@ -75,6 +78,16 @@ class Vocabulary:
             texts = [text.replace(spelling, name) for text in texts]
         return texts
 
+    def words(self, tokens: Sequence[int]) -> list[tuple[str, slice]]:
+        """The words of a post, each with the places of its tokens; <EOT> is a word, <SOT> none."""
+        begins = [
+            place
+            for place, number in enumerate(tokens)
+            if place == 1 or number == self.eot or self._processor.id_to_piece(number)[0] == "▁"
+        ]
+        places = [slice(*ends) for ends in pairwise([*begins, len(tokens)])]
+        return [(self.decode(tokens[each]).strip() or "<EOT>", each) for each in places]
+
     def _id(self, piece: str) -> int | None:
         number: int = self._processor.piece_to_id(piece)
         return number if self._processor.id_to_piece(number) == piece else None
@@ -111,14 +124,16 @@ class Vocabulary:
         """Train a unigram model on words and their counts, in any order; deterministic.
 
         With a ``size`` the vocabulary has exactly that many pieces; where the text does not fit
-        it, the error names a size that fits. Without, it has 32,000, or as many as fit.
+        it, the error names a size that fits. Without, it has as many as :func:`fitting_size` says,
+        or as fit.
         """
         words = [entry for entry in counts if entry[0] not in (URL, MENTION)]
         words.sort(key=lambda entry: (-entry[1], entry[0]))
         if not words:
             raise FirehoseError("There are no words to make a vocabulary from.")
         try:
-            return cls(_train(words[:MOST_WORDS], size or DEFAULT_SIZE))
+            wanted = size or fitting_size(sum(count for _, count in words))
+            return cls(_train(words[:MOST_WORDS], wanted))
         except RuntimeError as error:
             fits = re.search(r"a value <= (\d+)|required_chars\. \d+ vs (\d+)", str(error))
             if fits is None:
@@ -131,6 +146,16 @@ class Vocabulary:
             f"The training text does not fit a vocabulary of {size:,} pieces; "
             f"ask for {way} {limit:,} (--vocab-size {limit})."
         )
+
+
+def fitting_size(words: int) -> int:
+    """The number of pieces for a text of so many words: 500 to 32,000.
+
+    >>> [fitting_size(words) for words in (80_000, 300_000, 3_000_000, 100_000_000)]
+    [900, 2000, 8000, 32000]
+    """
+    grown = PIECES * (words / WORDS) ** GROWTH
+    return min(max(int(round(grown, -2 if grown < 10_000 else -3)), FEWEST_PIECES), MOST_PIECES)
 
 
 def _train(words: Sequence[tuple[str, int]], size: int) -> bytes:

@@ -47,6 +47,21 @@ class Checked:
         return f"holds in {answers.count('yes')} of {len(answers)}{against}"
 
 
+def tally(claims: Sequence[Checked]) -> str:
+    """How many claims hold: “3 hold, 1 does not, 1 undecided”; empty, where there are none."""
+    verdicts = [claim.verdict for claim in claims]
+    in_part = sum(verdict.startswith("holds in") for verdict in verdicts)
+    counts = {
+        ("holds", "hold"): verdicts.count("holds"),
+        ("holds in part", "hold in part"): in_part,
+        ("does not", "do not"): verdicts.count("does not hold"),
+        ("undecided", "undecided"): verdicts.count("undecided"),
+        ("not run", "not run"): verdicts.count("not run"),
+    }
+    told = [f"{count} {words[count > 1]}" for words, count in counts.items() if count]
+    return ", ".join(told)
+
+
 def check(plan: ClaimPlan, found: Sequence[Group], varies: Sequence[str]) -> Checked:
     """Compare all that a claim speaks of."""
     compared, scale = [], PERPLEXITY

@@ -11,15 +11,34 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor
-from firehose.experiments.ledger import seconds
+from firehose.experiments.ledger import Group, seconds
 from firehose.experiments.looks import Kind, Run, captioned, count_axis, curves, pair_looks, panels
-from firehose.experiments.naming import name_of
+from firehose.experiments.naming import measure_name, name_of
+from firehose.experiments.recipe import Shown
 from firehose.game.baseline import Price, read_baseline
 from firehose.game.outcome import Outcome
+from firehose.game.totals import PERPLEXITY, Measured
 from firehose.report.figures import INK, LINE, MUTED, RAMP, above, blank, note
 from firehose.report.tables import Table
+from firehose.report.words import interval
 
 NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
+
+
+DIFFERENCES: tuple[Shown, ...] = ("online", "test", "balanced")  # what runs are compared by
+
+
+class Difference(NamedTuple):
+    """By what factor a run's perplexity is that of the baseline, less one."""
+
+    run: str
+    measure: Shown
+    change: Measured
+
+    @property
+    def verdict(self) -> str:
+        """In one word; a lower perplexity is better."""
+        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "undecided"
 
 
 class Comparison(NamedTuple):
@@ -32,6 +51,9 @@ class Comparison(NamedTuple):
     runs: list[Run[Outcome]]
     oracle: float | None = None  # test perplexity of a model that was trained offline
     prices: Sequence[Price] = ()  # what the stream costs compressors, where that was measured
+    groups: Sequence[Group] = ()  # the seeds of each run, where they were taken together
+    baseline: str | None = None  # the run that the others are compared with
+    differences: Sequence[Difference] = ()
 
     @classmethod
     def of(cls, corpus: Corpus, runs: list[Run[Outcome]], oracle: float | None = None) -> Self:
@@ -61,6 +83,17 @@ class Comparison(NamedTuple):
             rows.append(["best possible, not knowing the user", *unknown, "", "", "", "", ""])
         heads = ["", "online", "test", "95 % of samples", "users alike", "per token"]
         return Table([*heads, "steps", "seconds"], rows)
+
+    def changes(self) -> Table:
+        """What each run differs by from the baseline."""
+        rows = []
+        for each in self.differences:
+            change = each.change
+            value, low, high = interval(*(100 * x for x in (change.value, change.low, change.high)))
+            name = measure_name(each.measure, PERPLEXITY)
+            rows.append([each.run, name, f"{value} %", f"{low} … {high} %", each.verdict])
+        heads = ["", "measure", "change", "95 % of samples", "so it is"]
+        return Table(heads, rows, f"Perplexity against {self.baseline}", labels=2)
 
 
 @captioned(

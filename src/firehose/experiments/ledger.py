@@ -1,20 +1,22 @@
 """What runs came to: values over seeds, and differences with their intervals."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from firehose.data.corpus import Corpus
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
+from firehose.game.assembly import AnyCorpus
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
 from firehose.game.result import read_result
 from firehose.game.scoring import Costs, Per, has_costs, read_costs
+from firehose.game.settings import Kind
 from firehose.game.totals import PERPLEXITY, Measured, Scale, Totals, samples
 from firehose.report.words import number
 
@@ -37,12 +39,32 @@ class Value(NamedTuple):
         return number(self.mean, places) + spread
 
 
+class Done(Hashable, Protocol):
+    """A run that is over: a job's, or any other."""
+
+    @property
+    def kind(self) -> Kind:
+        """A game, or a training."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+
+    @property
+    def corpus(self) -> AnyCorpus:
+        """What was played on."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random in it."""
+
+
 @dataclass(frozen=True)
 class Group:
     """Runs that differ in nothing but their seed, and are done."""
 
     facts: dict[str, str]
-    jobs: tuple[Job, ...]
+    jobs: tuple[Done, ...]
 
     def value(self, measure: Shown) -> Value | None:
         """The losses averaged, then made a perplexity; None: these runs do not have it."""
@@ -83,13 +105,13 @@ def together(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, lis
 
 
 @cache
-def outcome(job: Job) -> Outcome | TaskOutcome | None:
+def outcome(job: Done) -> Outcome | TaskOutcome | None:
     """What came of a run that is done; None: it was not a game."""
     return read_outcome(job.folder) if job.kind == "play" else None
 
 
 @cache
-def totals(job: Job, measure: Shown) -> Totals | None:
+def totals(job: Done, measure: Shown) -> Totals | None:
     """What a run that is done came to, by user or by task; None: it has no such measure."""
     folder, corpus = job.folder, job.corpus
     if not isinstance(corpus, Corpus):
@@ -132,8 +154,14 @@ def difference(
         one, other = totals(ours[common], measure), totals(theirs[common], higher_measure)
         if one and other and _units(one) == _units(other):
             pairs.append(one.less(other))
-    if not pairs:
-        return None
+    return paired(pairs, seed) if pairs else None
+
+
+def paired(pairs: Sequence[Totals], seed: int = 0) -> Measured:
+    """The change that differences of totals come to, one for each seed, with its interval.
+
+    It is bootstrapped over units and seeds.
+    """
     generator, drawn = np.random.default_rng(seed), []
     for times in samples(pairs[0].units, generator):
         by_seed = np.stack([pair.ratios(times) for pair in pairs])
@@ -148,7 +176,7 @@ def _units(found: Totals) -> tuple[str, int]:
     return found.scale.name, found.amount.shape[1]
 
 
-def compute(job: Job) -> dict[str, float]:
+def compute(job: Done) -> dict[str, float]:
     """Gradient steps, tokens trained on, and seconds of a run that is done."""
     found: dict[str, float] = read_result(job.folder)["compute"]
     return found

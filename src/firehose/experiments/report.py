@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from firehose.data.corpus import Corpus
-from firehose.experiments.claims import Checked, check
+from firehose.experiments.claims import Checked, check, tally
 from firehose.experiments.curves import FIGURES, Comparison
 from firehose.experiments.jobs import Job, with_starts
-from firehose.experiments.ledger import Group, compute, groups, seconds
+from firehose.experiments.ledger import Group, compute, groups, outcome, seconds, totals
 from firehose.experiments.looks import Run
 from firehose.experiments.naming import label, measure_name
 from firehose.experiments.recipe import BENCHMARK, Experiment, Shown
@@ -19,9 +19,12 @@ from firehose.experiments.tables import make_details, make_tables
 from firehose.experiments.task_curves import TASK_FIGURES, TOGETHER, TaskRun, by_benchmark
 from firehose.game.baseline import Baseline, read_baseline
 from firehose.game.folder import read_run
+from firehose.game.outcome import TrainingOutcome
 from firehose.game.result import read_result
+from firehose.game.results import rows_of
 from firehose.machine import machine
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
+from firehose.report.results import Row, write_results
 from firehose.report.tables import Table, save as save_table
 from firehose.report.words import duration, many, signed
 from firehose.storage.files import write_whole
@@ -111,11 +114,32 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
     for job in with_starts(done):
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
         write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
+    write_results(out, results(parts))
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
     title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
     content = page(title, _one_line(parts, done), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
+
+
+def results(parts: Sequence[Part]) -> list[Row]:
+    """A row for each number of each run that is done, with what varies in columns of its own."""
+    names = list(dict.fromkeys(name for part in parts for name in part.experiment.varies()))
+    done = {job.key: job for part in parts for job in part.jobs if job.is_done}
+    rows = []
+    for job in done.values():
+        varies = {name: job.facts[name] for name in names if name in job.facts}
+        found = rows_of(
+            outcome(job) or TrainingOutcome.read(job.folder), job.name, job.seed, varies
+        )
+        told = {row.measure for row in found}
+        more = {name: totals(job, name) for name in get_args(Shown) if name not in told}
+        rows += found + [
+            Row(job.name, name, each.value(), seed=job.seed, varies=varies)
+            for name, each in more.items()
+            if each
+        ]
+    return rows
 
 
 def _one_line(parts: Sequence[Part], done: Sequence[Job]) -> str:
@@ -170,16 +194,21 @@ def _measures(job: Job) -> str:
     )
 
 
+def verdicts(claims: Sequence[Checked]) -> Table:
+    """What each claim came to here."""
+    return Table(["claim", "here"], [[claim.says, claim.verdict] for claim in claims], labels=2)
+
+
 def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
-    rows = [[claim.says, claim.verdict] for _, claims in checked for claim in claims]
-    if not rows:
+    every = [claim for _, claims in checked for claim in claims]
+    if not every:
         return []
     explained = (
         "A claim holds where 95 of 100 samples of users (or tasks) and seeds agree with it; it "
         "does not hold where they agree on the opposite; otherwise it is undecided."
     )
     heading = Heading("What the paper says, and what is seen here")
-    return [heading, Paragraph(explained), Table(["claim", "here"], rows, labels=2)]
+    return [heading, Paragraph(f"{tally(every)}. {explained}"), verdicts(every)]
 
 
 def _comparisons(claim: Checked) -> Table:

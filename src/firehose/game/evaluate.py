@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from firehose.models.personal import Personal
 from firehose.models.store import Trained
 from firehose.models.users import NOBODY
 from firehose.report.tables import Table
+from firehose.report.words import perplexity
 from firehose.storage.files import write_whole
 
 OTHERS = 5  # users whose vectors each user's posts are also scored with, as in the paper
@@ -41,8 +42,17 @@ class Evaluation:
         """The number of users who wrote the posts."""
         return len(np.unique(self.own.user))
 
+    def public(self) -> dict[str, Any]:
+        """As plain values, by the words of the table."""
+        about = {"posts": len(self.own.nats), "users": self.users, "new users": self.unknown}
+        return {"split": self.split, **about, **self._values()}
+
     def table(self) -> Table:
         """The table that shows the result."""
+        rows = [[name, perplexity(value)] for name, value in self._values().items()]
+        return Table(["", self.split], rows)
+
+    def _values(self) -> dict[str, float]:
         found = {
             "word perplexity": self.own.perplexity(),
             "… every user counted alike": self.own.perplexity("user"),
@@ -53,7 +63,7 @@ class Evaluation:
         if self.floor:
             found["best possible, knowing the user"] = self.floor.personalized
             found["best possible, not knowing the user"] = self.floor.agnostic
-        return Table(["", self.split], [[name, f"{value:.1f}"] for name, value in found.items()])
+        return found
 
     def per_user(self) -> pa.Table:
         """A row for each user: what their posts cost, as theirs and as those of others."""

@@ -12,6 +12,7 @@ from firehose.game.folder import checkpoints_of, open_run
 from firehose.game.live import load
 from firehose.game.outcome import Outcome, TrainingOutcome
 from firehose.game.result import is_over, read_files, read_result, write_result
+from firehose.game.results import write_run_results
 from firehose.game.run import make_work
 from firehose.game.scoring import Measure, cost_file, has_costs, without_user
 from firehose.models.store import load as load_model, write
@@ -97,6 +98,7 @@ def _forget_in_run(
             erased |= _forget_in_model(model, user, trust)
         is_game = run.card.kind == "play"
         result = Outcome.of(folder, corpus) if is_game else TrainingOutcome.read(folder)
+        write_run_results(folder, run.card, result)
         result.write(folder)
     return erased
 

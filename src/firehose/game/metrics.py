@@ -20,6 +20,7 @@ DAY = 86_400_000  # milliseconds
 HISTORIES = (0, 1, 4, 16, 64, 256, 1024)  # earlier posts of a user, where slices begin
 SILENCES = (0, 1 / 24, 1, 7, 30, 90, 365)  # days since a user's last post, where slices begin
 
+Groups = tuple[NDArray[np.int64], list[str]]  # of each post, −1: none; and their names
 Slices = dict[str, Measured]  # word perplexities of some of the posts each, by their names
 Scalar = TypeVar("Scalar", bound=np.generic)
 Array = Annotated[  # a list in result.json
@@ -63,15 +64,20 @@ def cold_start(paid: Costs, generator: np.random.Generator, most: int = 20) -> S
     return slices(paid, np.minimum(rank(paid.user), most), names, generator)
 
 
-def by_history(paid: Costs, generator: np.random.Generator) -> Slices:
-    """By how many posts of the same user came before, in wider and wider slices."""
+def history_groups(paid: Costs) -> Groups:
+    """By how many posts of the same user came before, in wider and wider groups."""
     group = np.searchsorted(HISTORIES, rank(paid.user), side="right") - 1
     names = [f"{first} to {end - 1}" for first, end in pairwise(HISTORIES[1:])]
-    return slices(paid, group, ["none", *names, f"{HISTORIES[-1]} or more"], generator)
+    return group, ["none", *names, f"{HISTORIES[-1]} or more"]
 
 
-def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:
-    """By the days since the user's last post; first posts are left out."""
+def by_history(paid: Costs, generator: np.random.Generator) -> Slices:
+    """By how many posts of the same user came before, in wider and wider slices."""
+    return slices(paid, *history_groups(paid), generator)
+
+
+def silence_groups(paid: Costs) -> Groups:
+    """By the days since the user's last post; first posts are in no group."""
     order = np.lexsort((np.arange(len(paid.user)), paid.user))
     gap = np.full(len(order), -1.0)
     same = paid.user[order][1:] == paid.user[order][:-1]
@@ -79,16 +85,25 @@ def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:
     gap[order[1:][same]] = between[same]
     group = np.where(gap < 0, -1, np.searchsorted(SILENCES, gap, side="right") - 1)
     names = ["under an hour", "under a day", "under a week", "under a month", "under 3 months"]
-    return slices(paid, group, [*names, "under a year", "a year or more"], generator)
+    return group, [*names, "under a year", "a year or more"]
 
 
-def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
+def after_silence(paid: Costs, generator: np.random.Generator) -> Slices:
+    """By the days since the user's last post; first posts are left out."""
+    return slices(paid, *silence_groups(paid), generator)
+
+
+def activity_groups(paid: Costs) -> Groups:
     """By how much the user writes: ten groups with as many users each, the quietest first."""
     _, which, posts = np.unique(paid.user, return_inverse=True, return_counts=True)
     place = np.argsort(np.argsort(posts, kind="stable"))  # of each user, by number of posts
     decile = place * 10 // max(len(place), 1)
-    names = [f"{10 * n}–{10 * (n + 1)} %" for n in range(10)]
-    return slices(paid, decile[which], names, generator)
+    return decile[which], [f"{10 * n}–{10 * (n + 1)} %" for n in range(10)]
+
+
+def by_activity(paid: Costs, generator: np.random.Generator) -> Slices:
+    """By how much the user writes: ten slices with as many users each, the quietest first."""
+    return slices(paid, *activity_groups(paid), generator)
 
 
 @dataclass(frozen=True)

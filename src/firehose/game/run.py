@@ -10,6 +10,7 @@
       checkpoints/   the state of everything, the newest two
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
+      results.csv    its numbers, a row each, for other tools; results.parquet: the same
       *.f32          what held-out posts, and posts of the past, cost the final model
       result.json    what came of it, sealed; it appears last
 
@@ -42,6 +43,7 @@ from firehose.game.folder import (
 from firehose.game.outcome import TrainingOutcome
 from firehose.game.playing import Playing, PlayingPictures
 from firehose.game.result import is_over
+from firehose.game.results import write_run_results
 from firehose.game.round import Broken
 from firehose.game.settings import Settings
 from firehose.game.training import Fit
@@ -116,6 +118,7 @@ def _begin(run: Run, replace: bool) -> Any:
     work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
+        _warn_of_random_start(run)
     first(refuse_taken, folder, replace)
     refuse_own_parts(work.run)
     with first_in(checkpoints_of(folder).held()):
@@ -133,6 +136,23 @@ def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
             "and only their beginnings are learned from; "
             f"--set model.max_tokens={train.tokens_covering()} covers 99 % of them."
         )
+
+
+def _warn_of_random_start(run: Run) -> None:
+    """Warn where a game begins with random weights, and say what to do instead."""
+    if run.card.kind != "play" or run.start is not None:
+        return
+    path = run.corpus.path
+    has_posts = run.corpus.manifest.posts.get("pretrain") if isinstance(run.corpus, Corpus) else 0
+    remedy = (
+        f"first `firehose pretrain {path} --out pretrained`"
+        if has_posts
+        else ("prepare the corpus with --pretrain-before DATE, then `firehose pretrain`")
+    )
+    say(
+        "The model begins with random weights, so that its numbers are worse than they need be; "
+        f"{remedy}, then play with --from pretrained."
+    )
 
 
 def resume(
@@ -221,6 +241,7 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
             good = max(work.done - isinstance(error, Broken), 0)
             raise _rescue(make_work(work.run), checkpoints, good) from None
         result = work.finish()
+        first(write_run_results, folder, work.run.card, result)
         first(result.write, folder)
         return result
 

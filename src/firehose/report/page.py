@@ -40,7 +40,25 @@ class Figure:
     description: str  # a few words in place of the image, for those who cannot see it
 
 
-Block = Heading | Paragraph | Table | Figure
+@dataclass(frozen=True)
+class Word:
+    """A word, how dark the ground is that it stands on, from 0 to 1, and what to say about it."""
+
+    text: str
+    shade: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Shaded:
+    """A text several times, one version below the other, each with its label and its shades."""
+
+    caption: str
+    lines: Sequence[tuple[str, Sequence[Word]]]
+
+
+Block = Heading | Paragraph | Table | Figure | Shaded
+SHADES = 8  # steps from none to the darkest
 
 
 def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str:
@@ -53,6 +71,8 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
             parts.append(_figure(block, figures))
         elif isinstance(block, Table):
             parts.append(_table(block))
+        elif isinstance(block, Shaded):
+            parts.append(_shaded(block))
         elif isinstance(block, Heading):
             parts.append(f"<h2>{escape(block.text)}</h2>")
         else:
@@ -112,6 +132,19 @@ def _figure(figure: Figure, number: int) -> str:
     )
 
 
+def _shaded(block: Shaded) -> str:
+    lines = []
+    for label, words in block.lines:
+        shown = " ".join(
+            f'<span class="shade{round(SHADES * min(max(word.shade, 0), 1))}" '
+            f'title="{escape(word.note)}">{escape(word.text)}</span>'
+            for word in words
+        )
+        lines.append(f"<dt>{escape(label)}</dt><dd>{shown}</dd>")
+    inside = "\n".join(lines)
+    return f'<p class="caption">{escape(block.caption)}</p>\n<dl class="shaded">\n{inside}\n</dl>'
+
+
 def inline(svg: str, prefix: str, description: str) -> str:
     """The SVG element alone, ready to stand beside others in one page.
 
@@ -136,8 +169,14 @@ def inline(svg: str, prefix: str, description: str) -> str:
 def _colours() -> str:
     light = "".join(f"--{name}:{colour.light};" for name, colour in PALETTE.items())
     dark = "".join(f"--{name}:{colour.dark};" for name, colour in PALETTE.items())
+    shades = "".join(
+        f"\n.shade{step}{{background:color-mix(in srgb,var(--vermilion) "
+        f"{round(70 * step / SHADES)}%,transparent)}}"
+        for step in range(1, SHADES + 1)
+    )
     return (
         f"\n:root{{color-scheme:light dark;{light}}}"
         f"\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f"\n@media print{{:root{{color-scheme:light;{light}}}}}"
+        f"{shades}"
     )

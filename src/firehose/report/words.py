@@ -1,5 +1,6 @@
 """Numbers in words: 1.2K, +3.4, “2 posts”, 12 %."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -19,6 +20,26 @@ def compact(number: float, places: int = 1, trim: bool = True) -> str:
 def number(value: float, places: int = 1) -> str:
     """12.3, −0.5: with a true minus sign."""
     return f"{value:.{places}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def perplexity(value: float) -> str:
+    """3.142, 86.5, 295, 1,569: about four digits, with separators."""
+    places = 0 if value >= 999.95 else 1 if value >= 9.9995 else 3
+    return f"{value:,.{places}f}"
+
+
+def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A number and the ends of its interval, with as many digits as the interval leaves sense in.
+
+    >>> interval(17.3214, 15.2, 19.1)
+    ('17', '15', '19')
+    >>> interval(17.3214, 17.05, 17.61)
+    ('17.3', '17.1', '17.6')
+    """
+    half = max((high - low) / 2, 1e-9)
+    places = min(max(-math.floor(math.log10(half)), 0), 2)
+    ends = [f"{each:,.{places}f}".replace("-", "\N{MINUS SIGN}") for each in (value, low, high)]
+    return ends[0], ends[1], ends[2]
 
 
 def signed(value: float) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import shlex
 import string
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -422,11 +423,34 @@ def test_columns_are_mapped_and_missing_ones_named(tmp_path: Path, kind: str) ->
         with pytest.raises(FirehoseError) as error:
             read(path, **{name: value for name, value in mapping.items() if name != role})
         assert str(error.value) == (
-            f"{path} has no column {role!r} for the {role} but author, when, body, lang: "
-            f"name the right one with --set source.columns.{role}=NAME."
+            f"{path} has no column {role!r} for the {role}, but author, when, body, lang; "
+            "this may be what you want:\n"
+            f"firehose prepare {path} --set source.columns.user=author "
+            "--set source.columns.time=when --set source.columns.text=body --out CORPUS"
         )
-    with pytest.raises(FirehoseError, match=r"no column 'nope'.*source\.columns\.is_reply=NAME"):
+    with pytest.raises(
+        FirehoseError, match=r"(?s)no column 'nope'.*source\.columns\.is_reply=NAME"
+    ):
         read(path, **mapping, is_reply="nope")
+
+
+def test_all_missing_columns_are_named_at_once_with_a_command_that_works(tmp_path: Path) -> None:
+    path = write(tmp_path / "my tickets.csv", "Ticket,Agent,Opened,Message body\n1,u,0,a\n")
+    with pytest.raises(FirehoseError, match="'user' for the user, 'time' for the time") as error:
+        read(path)
+    told, command = str(error.value).split("\n")
+    assert told.endswith("; name the right one in place of NAME:")
+    assert "--set 'source.columns.text=Message body'" in command  # the others cannot be guessed
+    assert "columns.user=NAME" in command and "columns.time=NAME" in command
+    path = write(tmp_path / "b.csv", "Author ID,Created,Body\nu,0,a\n")
+    with pytest.raises(FirehoseError) as error:
+        read(path)
+    command = str(error.value).split("\n")[1]
+    assigned = [part for part in shlex.split(command) if part.startswith("source.columns.")]
+    columns = dict(part.removeprefix("source.columns.").split("=") for part in assigned)
+    assert columns == {"user": "Author ID", "time": "Created", "text": "Body"}
+    (post,) = read(path, **columns)
+    assert isinstance(post, Post) and post[:3] == ("u", "a", 0)
 
 
 def test_folders_and_globs(tmp_path: Path) -> None:

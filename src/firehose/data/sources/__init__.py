@@ -26,6 +26,7 @@ BUILT_IN = {
     "git": "firehose.data.sources.git:Git",
     "inbox": "firehose.data.sources.inbox:Inbox",
     "twitter": "firehose.data.sources.twitter:Twitter",
+    "mbox": "firehose.data.sources.mbox:Mbox",
     "tabular": "firehose.data.sources.tabular:Tabular",
     "nature": "firehose.data.nature:Nature",
 }
@@ -35,6 +36,7 @@ class Source(Choice):
     """The base class of all sources."""
 
     paths: Texts = ()
+    drop_users: Texts = ()  # names of users whose posts are left out
 
     @classmethod
     def recognises(cls, path: Path) -> bool:  # noqa: ARG003
@@ -51,8 +53,11 @@ class Source(Choice):
 
     def records(self, shard: Shard) -> Iterator[Post | Skip]:
         """What ``read`` yields; a defect in a user's own source becomes a one-sentence error."""
+        dropped = frozenset(self.drop_users)
         try:
-            yield from self.read(shard)
+            for record in self.read(shard):
+                is_left_out = isinstance(record, Post) and record.user in dropped
+                yield Skip("a user to leave out", "", expected=True) if is_left_out else record
         except FirehoseError:
             raise
         except Exception as error:

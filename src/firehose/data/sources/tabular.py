@@ -1,10 +1,9 @@
-"""Posts in tables: Parquet, JSONL and CSV, plain or compressed, with any column names."""
+"""Posts in tables: Parquet, JSONL, CSV and rows of XML, plain or compressed, by any names."""
 
 import contextlib
 import json
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 from operator import itemgetter
@@ -13,10 +12,11 @@ from typing import IO, Any, Literal
 
 from pydantic import Field
 
-from firehose.config import Section
+from firehose.config import Texts
 from firehose.data.clean import mend
 from firehose.data.post import Post, Skip
 from firehose.data.sources import Shard, Source
+from firehose.data.sources.columns import Columns
 from firehose.data.sources.csv_rows import MAX_FIELD, CsvRows, Row
 from firehose.data.sources.fields import TOO_LONG, checked, json_post, label, moment
 from firehose.data.sources.files import (
@@ -30,28 +30,20 @@ from firehose.data.sources.files import (
     open_file,
     unpack,
 )
+from firehose.data.sources.formats import (
+    WANTS,
+    Format,
+    Kind,
+    is_table,
+    keys,
+    without_tags,
+    xml_record,
+)
 from firehose.data.sources.parquet import column_names, read_rows, row_groups
-from firehose.errors import FirehoseError
 
 ROWS_PER_SHARD = 262_144  # a shard in the middle of a row group reads that from its start
 BYTES_PER_SHARD = 32 << 20
-_WANTS = "files ending in .parquet, .jsonl, .json, .csv or .tsv (also .gz, .zst, .bz2), or a folder"
-_SUFFIX = re.compile(
-    r"\.(?:(parquet|pq)|(?:(jsonl|ndjson|json)|(csv|tsv))(\.gz|\.zst|\.bz2)?)$", re.IGNORECASE
-)
-_SAMPLE = 1_000  # records of a JSONL file, which has no header, whose keys are its columns
-
-
-class Columns(Section):
-    """The name of the column for each field of a post."""
-
-    id: str = "id"
-    user: str = "user"
-    time: str = "time"
-    text: str = "text"
-    language: str = "language"
-    is_retweet: str = "is_retweet"
-    is_reply: str = "is_reply"
+_SAMPLE = 1_000  # records of a file without a header, whose keys are its columns
 
 
 class Tabular(Source):
@@ -60,10 +52,17 @@ class Tabular(Source):
     A record of more than ``max_record_bytes`` is skipped. In a CSV file, so is the first line of
     a row that goes on over more than ``max_row_lines`` lines or ``max_row_characters`` characters:
     a quote was not closed, and the next line is the start of another row.
+
+    A ``format`` that is given holds for all files, whatever their names. With ``html``, texts lose
+    their tags and blocks of code. ``drop_texts`` are texts that stand for none.
     """
 
     kind: Literal["tabular"] = "tabular"
     columns: Columns = Columns()
+    format: Kind | None = None  # else by the name of each file
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)  # of CSV; else , or tab
+    html: bool = False
+    drop_texts: Texts = ()
     max_record_bytes: int = Field(default=MAX_RECORD_BYTES, ge=1, le=1 << 30)
     max_row_lines: int = Field(default=1_000, ge=1)
     max_row_characters: int = Field(default=65_536, ge=1, le=MAX_FIELD)
@@ -71,7 +70,7 @@ class Tabular(Source):
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Whether ``path`` is a table by its name, or a folder with a table."""
-        return holds(path, _is_table)
+        return holds(path, is_table)
 
     def shards(self) -> list[Shard]:
         """Shards of 262,144 rows of Parquet, 32 MiB of uncompressed JSONL, or else whole files.
@@ -79,19 +78,22 @@ class Tabular(Source):
         Raises an error where a required column is missing.
         """
         shards: list[Shard] = []
-        for path in find_files(self.paths, _is_table, _WANTS):
+        for path in find_files(self.paths, self._is_read, WANTS):
             name = str(path)
             present = self._present(name)
             if present is not None:
-                self._check(name, present)
-            parquet, jsonl, _, packed = _format(name)
-            if parquet:
+                self.columns.refuse_missing(name, self.paths, present)
+            kind, packed = Format.of(name, self.format)
+            if kind == "parquet":
                 shards += _row_ranges(name)
-            elif jsonl and not packed:
+            elif kind in ("jsonl", "xml") and not packed:
                 shards += _spans(name, path.stat().st_size, BYTES_PER_SHARD)
             else:
                 shards.append({"path": name})
         return shards
+
+    def _is_read(self, name: str) -> bool:
+        return self.format is not None or is_table(name)
 
     def read(self, shard: Shard) -> Iterator[Post | Skip]:
         """One post or skip for each record, in the order of the file.
@@ -100,32 +102,34 @@ class Tabular(Source):
         file, where the number of the line is not known.
         """
         path = shard["path"]
-        parquet, jsonl, _, _ = _format(path)
-        read = self._read_parquet if parquet else self._read_jsonl if jsonl else self._read_csv
+        kind = Format.of(path, self.format).kind
+        read = {"parquet": self._read_parquet, "csv": self._read_csv, "tsv": self._read_csv}
         try:
-            yield from read(path, shard)
+            yield from map(self._plain, read.get(kind, self._read_lines)(path, shard))
         except DamagedError:
             yield Skip("truncated or corrupt file", path)
 
-    def _check(self, path: str, present: Sequence[str]) -> None:
-        for role, field in Columns.model_fields.items():
-            name = getattr(self.columns, role)
-            wanted = role in ("user", "time", "text") or name != field.default
-            if wanted and name not in present:
-                raise FirehoseError(
-                    f"{path} has no column {name!r} for the {role} but {', '.join(present)}: "
-                    f"name the right one with --set source.columns.{role}=NAME."
-                )
+    def _plain(self, record: Post | Skip) -> Post | Skip:
+        """A post without tags, where they are to go; a skip, where its text stands for none."""
+        if isinstance(record, Skip) or not (self.html or self.drop_texts):
+            return record
+        if record.text.strip() in self.drop_texts:
+            return Skip("a text to leave out", record.id, expected=True)
+        return record._replace(text=without_tags(record.text)) if self.html else record
 
-    def _names(self) -> list[str]:
-        return [getattr(self.columns, role) for role in Columns.model_fields]
-
-    def _read_jsonl(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
-        names = self._names()
-        first = shard.get("start", 0)
+    def _read_lines(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
+        """The records of JSONL, or rows of XML: one a line."""
+        first, is_xml = shard.get("start", 0), Format.of(path, self.format).kind == "xml"
+        every = self.columns.every()
 
         def post_of(record: dict[str, Any]) -> Post | str:
-            return _post([*map(record.get, names)])
+            return _post([_first(record, names) for names in every])
+
+        def read(line: Line, encoding: str) -> Post | str:
+            if not is_xml:
+                return json_post(line, post_of, encoding)
+            record = xml_record(line)
+            return record if isinstance(record, str) else post_of(record)
 
         with open_file(path) as file:
             stop = shard.get("stop", math.inf)
@@ -140,7 +144,7 @@ class Tabular(Source):
             for number, line in enumerate(self._lines(file, path), 1):
                 if place >= stop:
                     break
-                found = json_post(line, post_of, "utf-8" if place else "utf-8-sig")
+                found = read(line, "utf-8" if place else "utf-8-sig")
                 if isinstance(found, Post):
                     yield found
                 elif found:  # an empty line is no record
@@ -148,10 +152,12 @@ class Tabular(Source):
                 place += len(line) + 1
 
     def _lines(self, file: IO[bytes], path: str) -> Iterator[Line]:
-        return lines(unpack(file, path), self.max_record_bytes)
+        packing = Format.of(path, self.format).packing
+        return lines(unpack(file, packing and f"packed{packing}"), self.max_record_bytes)
 
     def _rows(self, file: IO[bytes], path: str) -> Iterator[Row]:
-        delimiter = "\t" if (_format(path)[2] or "").lower() == "tsv" else ","
+        is_tsv = Format.of(path, self.format).kind == "tsv"
+        delimiter = self.delimiter or ("\t" if is_tsv else ",")
         limits = self.max_row_lines, self.max_row_characters
         return iter(CsvRows(self._lines(file, path), delimiter, *limits))
 
@@ -161,7 +167,8 @@ class Tabular(Source):
             header, where = _header(rows), f"{path}:"
             # Where a column is missing, its value is the None that is put behind each row.
             place = {name: index for index, name in reversed(list(enumerate(header)))}
-            pick = itemgetter(*(place.get(name, len(header)) for name in self._names()))
+            names = self.columns.chosen(header)
+            pick = itemgetter(*(place.get(name, len(header)) for name in names))
             for number, row in rows:
                 found = row if isinstance(row, str) else _post(pick([*row, None]))
                 yield found if isinstance(found, Post) else Skip(found, f"{where}{number}")
@@ -169,7 +176,7 @@ class Tabular(Source):
     def _read_parquet(self, path: str, shard: Shard) -> Iterator[Post | Skip]:
         if "row_group" not in shard:  # its footer could not be read
             raise DamagedError
-        names, where = self._names(), f"{path}:row "
+        names, where = self.columns.chosen(self._present(path) or ()), f"{path}:row "
         span = range(shard["start"], shard["stop"])
         parts = read_rows(path, shard["row_group"], span, names, names[2], self.max_record_bytes)
         numbers = iter(range(shard["before"] + span.start + 1, shard["before"] + span.stop + 1))
@@ -182,41 +189,35 @@ class Tabular(Source):
 
     def _present(self, name: str) -> Sequence[str] | None:
         """The columns of a file, or None where it is damaged or empty."""
-        parquet, jsonl, _, _ = _format(name)
-        keys: dict[str, None] = {}
+        kind, found = Format.of(name, self.format).kind, dict[str, None]()
         with open_file(name) as file:
-            if parquet:
+            if kind == "parquet":
                 return column_names(name)
             try:
-                if not jsonl:
+                if kind in ("csv", "tsv"):
                     return _header(self._rows(file, name)) or None
+                record = xml_record if kind == "xml" else _json_record
                 for line in islice(self._lines(file, name), _SAMPLE):
-                    keys |= dict.fromkeys(_keys(line))
+                    found |= dict.fromkeys(keys(record(line)))
             except DamagedError:
                 pass
-        return list(keys) or None
+        return list(found) or None
 
 
-def _is_table(name: str) -> bool:
-    return _SUFFIX.search(name) is not None
+def _first(record: dict[str, Any], names: Sequence[str]) -> Any:
+    """The value of the first of these fields that has one."""
+    return next((value for name in names if (value := record.get(name)) is not None), None)
 
 
-def _format(name: str) -> tuple[str | None, ...]:
-    """The endings of Parquet, JSONL, CSV and of a compression; None for those it does not have."""
-    match = _SUFFIX.search(name)
-    assert match
-    return match.groups()
-
-
-def _keys(line: Line) -> Iterable[str]:
-    """The keys of the JSON object in a line; none where that is broken, which is counted later."""
+def _json_record(line: Line) -> dict[str, Any] | str:
+    """The JSON object in a line; nothing where that is broken, which is counted later."""
     if isinstance(line, Overlong):
-        return ()
+        return ""
     try:
         record = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        return ()
-    return record if isinstance(record, dict) else ()
+        return ""
+    return record if isinstance(record, dict) else ""
 
 
 def _header(rows: Iterator[Row]) -> list[str]:
