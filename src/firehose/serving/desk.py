@@ -64,6 +64,7 @@ class Desk:
         self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1, "answers")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self.ending = threading.Event()  # set when nobody is to be kept waiting any more
         self._ended = threading.Event()
         self._looker = threading.Thread(target=self._look_for_newer, daemon=True)
         self._looker.start()
