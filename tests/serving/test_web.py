@@ -144,6 +144,8 @@ def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Cor
         ("GET", "/readyz"): "read",
         ("GET", "/metrics"): "read",
         ("GET", "/openapi.json"): "read",
+        ("GET", "/"): "read",
+        ("GET", "/favicon.ico"): "read",
         ("GET", "/v1/users/nobody"): "read",
         ("POST", "/v1/posts"): "write",
         ("DELETE", "/v1/users/"): "admin",
@@ -157,7 +159,12 @@ def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Cor
             status = client.request(method, path, headers=head).status_code
             is_allowed = ROLES.index(token.role) >= ROLES.index(needed)
             assert (status not in (401, 403)) == is_allowed, (path, token.role, status)
-    assert client.get("/healthz").status_code == 200
+    described = client.get("/openapi.json", headers=head).json()["paths"]
+    for path, methods in described.items():
+        for method in methods:
+            status = client.request(method, path).status_code
+            assert status == (200 if path == "/healthz" else 401)
+    assert client.post("/").status_code == 401
     service.desk.close()
 
 
