@@ -14,6 +14,7 @@ import uvicorn
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.game.settings import Playing, make_settings
+from firehose.generation.suggest import QUICK
 from firehose.models.store import save
 from firehose.serving.access import Token
 from firehose.serving.desk import Desk
@@ -26,6 +27,7 @@ TEXT = "the quick brown fox jumps over a lazy dog while nobody in the house is l
 WORDS = TEXT.split()
 GAME = ["play.posts=6", "play.step_size=4", "play.rule.rate=0.01", "play.steps=2"]
 MIXTURE = ["play.predictor=mixture", "play.predictor.hidden=4"]
+UNHURRIED = QUICK._replace(seconds=None)  # what is suggested does not depend on the machine
 PACE = Pace(posts=6, seconds=0.0)
 
 
@@ -98,7 +100,7 @@ def live(state: Path, tokens: Sequence[Token] = ()) -> Iterator[str]:
     """A service in threads of this process, which answers over HTTP and learns; its address."""
     learner, ended = drained(state), threading.Event()
     learner.publish()
-    desk = Desk(state)
+    desk = Desk(state, budget=UNHURRIED)
     config = uvicorn.Config(
         make_app(desk, tokens, ["127.0.0.1"]), port=0, log_level="error", lifespan="off"
     )

@@ -19,9 +19,9 @@ from firehose.interrupts import stop_requests
 from firehose.models.store import Trained, from_pretrained, save
 from firehose.progress import say
 from firehose.serving.inbox import FILE, Inbox
-from firehose.serving.listening import Target, open_target
+from firehose.serving.listening import Address, open_target
 from firehose.serving.people import Book
-from firehose.serving.service import Service, ServiceSettings, running
+from firehose.serving.service import LOOK, Service, ServiceSettings, running
 from firehose.serving.state import REMEMBERING, has_begun
 
 POPULATION = {
@@ -87,6 +87,7 @@ def crowd(
     inbox.close()
     ended = threading.Event()
     with open_target(service.address, token_file) as target:
+        assert isinstance(target, Address)
         thread = threading.Thread(target=_post, args=(target, posted, rate, ended), daemon=True)
         thread.start()
         try:
@@ -95,8 +96,11 @@ def crowd(
             ended.set()
 
 
-def _post(target: Target, posted: int, rate: float, ended: threading.Event) -> None:
+def _post(target: Address, posted: int, rate: float, ended: threading.Event) -> None:
     """Bring posts to a service, at moments that cannot be foreseen; what is refused is left out."""
+    while not target.is_up():
+        if ended.wait(LOOK):
+            return
     chance, posts = random.Random(posted), stream()
     for _ in range(posted):
         next(posts)
