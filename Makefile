@@ -10,13 +10,16 @@ DEMO := demo
 BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench faults clean
+.PHONY: help demo live test lint format bench faults clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(READY)  ## simulate a population, play the game on its stream, compare
 	$(BIN)/firehose demo --out $(DEMO)
+
+live: $(READY)  ## serve a small model on this machine, with simulated people who post
+	$(BIN)/firehose serve --demo --state $(DEMO)/live
 
 test: $(READY)  ## run the tests
 	$(BIN)/python -m pytest -n 2

@@ -1,23 +1,33 @@
 """Services so small that a test can afford them: a model, its state, and posts for it."""
 
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import uvicorn
 
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.game.settings import Playing, make_settings
+from firehose.generation.suggest import QUICK
 from firehose.models.store import save
+from firehose.serving.access import Token
+from firehose.serving.desk import Desk
 from firehose.serving.learner import Learner, Pace
 from firehose.serving.state import begin, restore, state_of
+from firehose.serving.web import make_app
 from small_models import trained_on
 
 TEXT = "the quick brown fox jumps over a lazy dog while nobody in the house is looking"
 WORDS = TEXT.split()
 GAME = ["play.posts=6", "play.step_size=4", "play.rule.rate=0.01", "play.steps=2"]
 MIXTURE = ["play.predictor=mixture", "play.predictor.hidden=4"]
+UNHURRIED = QUICK._replace(seconds=None)  # what is suggested does not depend on the machine
 PACE = Pace(posts=6, seconds=0.0)
 
 
@@ -83,3 +93,37 @@ def holds(folder: Path, *texts: str) -> list[str]:
     files = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     found = [path for path, content in files.items() if any(t.encode() in content for t in texts)]
     return [str(path.relative_to(folder)) for path in found]
+
+
+@contextlib.contextmanager
+def live(state: Path, tokens: Sequence[Token] = ()) -> Iterator[str]:
+    """A service in threads of this process, which answers over HTTP and learns; its address."""
+    learner, ended = drained(state), threading.Event()
+    learner.publish()
+    desk = Desk(state, budget=UNHURRIED)
+    config = uvicorn.Config(
+        make_app(desk, tokens, ["127.0.0.1"]), port=0, log_level="error", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+
+    def learn() -> None:
+        while not ended.wait(0.05):
+            learner.advance()
+
+    threads = [threading.Thread(target=server.run), threading.Thread(target=learn)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert desk.wait_for(1, 60)
+        while not server.started:
+            time.sleep(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        ended.set()
+        desk.ending.set()
+        server.should_exit = True
+        for thread in threads:
+            thread.join()
+        desk.close()
+        learner.inbox.close()

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from firehose.errors import FirehoseError
 from firehose.generation import suggest as suggest_module
 from firehose.generation.decoding import Decoder
-from firehose.generation.suggest import Beginning, _wanted, suggest
+from firehose.generation.lookahead import Beginning, Budget, WordSearch
+from firehose.generation.prompt import ReadPrompt
+from firehose.generation.suggest import Suggester, suggest
 from firehose.models.store import Trained
 from firehose.models.users import NOBODY
 from small_writers import (
@@ -77,23 +79,87 @@ def test_spellings_that_only_together_are_probable_are_not_missed() -> None:
 
 def test_what_can_still_become_a_better_word_is_looked_into() -> None:
     """“me” may gain what begins with “m” and what is “me” already: more than “home” has."""
-    opened = {
+    search = WordSearch(ReadPrompt(trained(), PROMPT, None))
+    opened = [
         Beginning(0.05, (1, 2), b" m"),
         Beginning(0.05, (1, 3), b" me"),
         Beginning(0.05, (1, 4), b" a"),
         Beginning(0.01, (1, 5), b" t"),
-    }
-    found = {b" the": 0.2, b" home": 0.08}
-    wanted = {beginning.spelling for beginning in _wanted(opened, found, k=2)}
+    ]
+    search.opened = {each.spelling: [each] for each in opened}
+    search.words = defaultdict(float, {b" the": 0.2, b" home": 0.08})
+    wanted = {beginning.spelling for beginning in search.wanted(2)}
     assert wanted == {b" m", b" me", b" t"}  # the last may be another way to “the”
-    assert set(_wanted(opened, found, k=3)) == opened  # there may be a third word
+    assert set(search.wanted(3)) == set(opened)  # there may be a third word
+
+
+def test_many_small_shares_of_one_word_are_not_overlooked() -> None:
+    """Each is negligible, and together they are more than the last word that is wanted."""
+    search = WordSearch(ReadPrompt(trained(), PROMPT, None))
+    word = b" " + b"a" * 90
+    opened = [Beginning(0.0012, (1, n), word[:n]) for n in range(2, 91)]
+    search.opened = {each.spelling: [each] for each in opened}
+    search.words = defaultdict(float, {b" the": 0.1})
+    assert set(search.wanted(1)) == set(opened)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    most=st.integers(1, 40),
+    width=st.integers(2, 12),
+    begun=st.sampled_from(["", "a", "m", "ho"]),
+)
+def test_what_time_does_not_allow_is_between_bounds(
+    seed: int, most: int, width: int, begun: str
+) -> None:
+    model = trained(seed)
+    every = all_words(model, 3)
+    budget = Budget(most, tolerance=0.1, width=width, share=0.01, rows=8)
+    found = Suggester(model).suggest(PROMPT, NAMES[3], 5, begun, budget)
+    assert found or begun  # a begun word may need more
+    for word, probability, at_most in found:
+        assert word.startswith(begun) or word == "<EOT>"
+        assert probability - 1e-6 <= every[word] <= at_most + 1e-6
+
+
+def test_at_once_is_an_answer_too() -> None:
+    hurried = Suggester(trained(6)).suggest(PROMPT, "user1", 3, "", Budget(seconds=0.0))
+    assert len(hurried) == 3 and hurried[2].probability < hurried[2].at_most
+
+
+def test_a_prompt_that_goes_on_is_read_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = trained(4), []
+    advance = Decoder.advance
+
+    def counted(decoder: Decoder, tokens: Tensor) -> Tensor:
+        if len(tokens) == 1:
+            rows.append(tokens.shape[1])
+        return advance(decoder, tokens)
+
+    monkeypatch.setattr(Decoder, "advance", counted)
+    suggester = Suggester(model, remembered=2)
+    exact = Budget()
+    texts = ["", "the", "the home", "the home the home", "the home me", "home", "home"]
+    for text in texts:
+        for user in (NAMES[3], None):
+            found = suggester.suggest(text, user, 4, "", exact)
+            expected = suggest(model, text, user, 4, "")
+            assert [each.word for each in found] == [each.word for each in expected]
+            likely = [each.probability for each in expected]
+            assert [each.probability for each in found] == pytest.approx(likely, rel=1e-4)
+    rows.clear()
+    suggester.suggest("home", None, 4, "", exact._replace(most=1))
+    assert rows in ([], [1])  # nothing of the prompt; one beginning was expanded
+    suggester.suggest("the", "user0", 1, "", exact)
+    assert len(suggester._read) == 2
 
 
 def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     model = trained()
     for parameter in (model.model.shared.embedding, model.model.shared.output_bias):
         nn.init.zeros_(parameter)
-    monkeypatch.setattr(suggest_module, "MOST", 20)
+    monkeypatch.setattr(suggest_module, "EXACT", Budget(most=20))
     rows = []
     advance = Decoder.advance
 

@@ -19,10 +19,16 @@ import pytest
 
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
+from firehose.game.settings import make_settings
+from firehose.serving.demo import stream
 from firehose.serving.inbox import FILE, Inbox
+from firehose.serving.learner import Pace
 from firehose.serving.people import Book, Totals
 from firehose.serving.service import Child, Service, ServiceSettings, running
+from firehose.serving.state import NewModel, begin
 from firehose.storage.locks import LockedError, locked
+from small_commands import Commands
+from small_models import TINY_MODEL
 from small_services import begun, differing, drained, final_state, posts
 
 QUICK = ServiceSettings(port=0, round_posts=6, round_seconds=0.2, checkpoint_every=0.5)
@@ -133,6 +139,59 @@ def test_a_port_that_is_taken_is_refused_at_once(tmp_path: Path, small_corpus: C
         taken = QUICK._replace(port=other.getsockname()[1])
         with pytest.raises(FirehoseError, match="another --port"), running(None, state, taken):
             pass
+
+
+def test_a_model_that_has_read_nothing_is_served_and_learns(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    state, vocabulary = tmp_path / "state", tmp_path / "vocabulary.model"
+    vocabulary.write_bytes(small_corpus.vocabulary.model)
+    state.mkdir()
+    start = NewModel(vocabulary, make_settings("laptop", TINY_MODEL).model)
+    begin(state, start)
+    begin(state, start)
+    with pytest.raises(FirehoseError, match="another model"):
+        begin(state, start._replace(plan=start.plan.model_copy(update={"max_tokens": 7})))
+    learner = drained(state, Pace(posts=20, seconds=0))
+    assert learner.trained.is_mixed and not learner.trained.knows("user0")
+    learner.inbox.accept(posts(60))
+    drained(state, Pace(posts=20, seconds=0))
+    rows = learner.inbox.database.rows("SELECT nats / words FROM rounds ORDER BY number")
+    (first,), *_, (last,) = rows
+    # Before anything was learned, every piece costs about the same.
+    assert last < 0.6 * first
+    learner.inbox.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--new"], "--vocab-model"),
+        (["--vocab-model", "v"], "--new"),
+        (["model", "--new", "--vocab-model", "v"], "without another model"),
+        (["--demo", "--new"], "its own model"),
+        (["--demo", "--recipe", "laptop"], "its own model"),
+        (["--new", "--vocab-model", "nowhere"], "Cannot read the vocabulary"),
+    ],
+)
+def test_what_a_service_begins_with_is_said_once(
+    tmp_path: Path,
+    arguments: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    firehose = Commands(monkeypatch, capsys)
+    status, _, said = firehose("serve", *arguments, "--state", tmp_path / "state")
+    assert status == 1 and sentence in " ".join(said.split())
+
+
+def test_the_people_of_the_demo_go_on_where_they_were() -> None:
+    posts, again = stream(), stream()
+    first = [next(posts) for _ in range(50)]
+    assert [next(again) for _ in range(50)] == first
+    assert len({(post.user, post.id) for post in first}) == 50
+    assert all(post.text.strip() and not post.time for post in first)
 
 
 def test_a_process_that_cannot_work_ends_the_service(tmp_path: Path, small_corpus: Corpus) -> None:

@@ -17,7 +17,7 @@ from firehose.serving.desk import Desk
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.learner import Learner
 from firehose.serving.web import Limits, make_app
-from small_services import MIXTURE, PACE, begun, drained, holds, posts
+from small_services import MIXTURE, PACE, UNHURRIED, begun, drained, holds, posts
 
 TOKENS = [Token(role, f"a secret of {role}".encode()) for role in ROLES]
 SMALL = Limits(body=10_000, posts=8, texts=4, seconds=20)
@@ -29,7 +29,7 @@ class Service:
     def __init__(self, state: Path, tokens: list[Token], limit: int = 30) -> None:
         self.state = state
         drained(state).publish()
-        self.desk = Desk(state, limit)
+        self.desk = Desk(state, limit, budget=UNHURRIED)
         assert self.desk.wait_for(1, 20)
         self.client = TestClient(make_app(self.desk, tokens, ["testserver"], SMALL))
 
@@ -144,6 +144,8 @@ def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Cor
         ("GET", "/readyz"): "read",
         ("GET", "/metrics"): "read",
         ("GET", "/openapi.json"): "read",
+        ("GET", "/"): "read",
+        ("GET", "/favicon.ico"): "read",
         ("GET", "/v1/users/nobody"): "read",
         ("POST", "/v1/posts"): "write",
         ("DELETE", "/v1/users/"): "admin",
@@ -157,7 +159,12 @@ def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Cor
             status = client.request(method, path, headers=head).status_code
             is_allowed = ROLES.index(token.role) >= ROLES.index(needed)
             assert (status not in (401, 403)) == is_allowed, (path, token.role, status)
-    assert client.get("/healthz").status_code == 200
+    described = client.get("/openapi.json", headers=head).json()["paths"]
+    for path, methods in described.items():
+        for method in methods:
+            status = client.request(method, path).status_code
+            assert status == (200 if path == "/healthz" else 401)
+    assert client.post("/").status_code == 401
     service.desk.close()
 
 
@@ -233,7 +240,7 @@ def test_a_secret_that_one_user_repeats_is_told_to_nobody_else(
         drained(state)
 
     def told(user: str | None) -> list[str]:
-        desk = Desk(state)
+        desk = Desk(state, budget=UNHURRIED)
         assert desk.wait_for(desk.snapshots.newest() or 0, 20)
         words = [each.word for each in desk.suggest("the house is ", user, 8)]
         words += [each.word for each in desk.suggest("the house is xq", user, 8)]

@@ -7,6 +7,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from firehose.cli.app import App, Assignments, Trust, app, show
+from firehose.errors import FirehoseError
+
+DEMO = Path("demo/live")  # where the demo is served from
 
 TokenFile = Annotated[
     Path | None, Option(help="A file of tokens: `read`, `write` or `admin`, a space, the token.")
@@ -18,7 +21,16 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
     model: Annotated[
         Path | None, Argument(help="The model to begin with; not needed to go on.")
     ] = None,
-    state: Annotated[Path, Option(help="The folder of the service, new or gone on with.")] = ...,  # type: ignore[assignment]
+    state: Annotated[
+        Path | None, Option(help="The folder of the service, new or gone on with.")
+    ] = None,
+    new: Annotated[bool, Option("--new", help="Begin with a model that has read nothing.")] = False,
+    vocab_model: Annotated[
+        Path | None, Option(help="With --new: a SentencePiece .model, which spells its words.")
+    ] = None,
+    demo: Annotated[
+        bool, Option("--demo", help="Serve a small model, to which simulated people post.")
+    ] = False,
     host: Annotated[str, Option(help="Where to listen; elsewhere than here needs tokens.")] = (
         "127.0.0.1"
     ),
@@ -56,19 +68,37 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
     - `firehose serve oracle --state service`
 
     - `firehose serve --state service --host 0.0.0.0 --token-file tokens`
+
+    - `firehose serve --new --vocab-model pretrained/model/vocabulary.model --state fresh`
+
+    - `firehose serve --demo`
     """
     from firehose.game.live import ONLINE
     from firehose.game.settings import make_settings
+    from firehose.serving.demo import serve_demo
     from firehose.serving.service import ServiceSettings, serve as begin
+    from firehose.serving.state import REMEMBERING, NewModel
 
-    playing = None
-    if recipe is not None or assignments:
-        given = [*(() if recipe else ONLINE), *(assignments or ())]
-        playing = make_settings(recipe or "laptop", given, trust).play
     settings = ServiceSettings(
         host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting, trust=trust
     )
-    begin(model, state, settings, playing, min_users)
+    if demo:
+        others = (model, vocab_model, recipe, min_users, assignments)
+        if new or any(other is not None for other in others):
+            raise FirehoseError("--demo brings its own model, and how it learns; leave them out.")
+        serve_demo(state or DEMO, settings._replace(round_seconds=min(round_seconds, 2.0)))
+        return
+    if state is None:
+        raise FirehoseError("A service needs a folder for all that it keeps: --state DIR.")
+    if new is not (vocab_model is not None) or (new and model is not None):
+        raise FirehoseError(
+            "A new model is begun with --new and --vocab-model FILE, and without another model."
+        )
+    usual = () if recipe else REMEMBERING if new else ONLINE
+    chosen = make_settings(recipe or "laptop", [*usual, *(assignments or ())], trust)
+    playing = chosen.play if recipe is not None or assignments else None
+    start = model if vocab_model is None else NewModel(vocab_model, chosen.model)
+    begin(start, state, settings, playing, min_users)
 
 
 listen = App(

@@ -25,6 +25,15 @@ class Pieces(NamedTuple):
     continues: Tensor  # later in a word
     spelling: tuple[bytes, ...]  # bytes, because a piece may be half a character
 
+    def fitting(self, letters: bytes) -> Tensor:
+        """Which pieces begin with these letters, or are how they begin, ``[pieces]``."""
+        return _fitting(self.spelling, letters)
+
+
+@lru_cache(maxsize=512)
+def _fitting(spelling: tuple[bytes, ...], letters: bytes) -> Tensor:
+    return torch.tensor([s.startswith(letters) or letters.startswith(s) for s in spelling])
+
 
 class ReadPrompt:
     """A prompt read by a decoder, with the log-probabilities of the next piece.
@@ -36,10 +45,9 @@ class ReadPrompt:
     def __init__(
         self, trained: Trained, text: str, user: str | None, may_be_empty: bool = False
     ) -> None:
-        self.vocabulary = trained.encoder.vocabulary
+        self.vocabulary, self.encoder = trained.encoder.vocabulary, trained.encoder
         self.pieces = classify(self.vocabulary)
-        is_empty = may_be_empty and not text.strip()
-        self.tokens = (self.vocabulary.sot,) if is_empty else trained.encoder.prompt(text)
+        self.tokens = self._tokens_of(text, may_be_empty)
         number, speaker = trained.number(user), trained.speaker
         self.decoder: Decoder | MixedDecoder
         if speaker is None:
@@ -47,6 +55,23 @@ class ReadPrompt:
         else:
             self.decoder = MixedDecoder(trained.model, speaker, number)
         self.log_probs = self.decoder.advance(torch.tensor([self.tokens]))  # [1, pieces]
+
+    def _tokens_of(self, text: str, may_be_empty: bool) -> tuple[int, ...]:
+        is_empty = may_be_empty and not text.strip()
+        return (self.vocabulary.sot,) if is_empty else self.encoder.prompt(text)
+
+    def change(self, text: str) -> None:
+        """Become another prompt of the same user, which may be empty; only what differs is read."""
+        tokens = self._tokens_of(text, may_be_empty=True)
+        if tokens == self.tokens:
+            return
+        pairs = zip(tokens[:-1], self.tokens, strict=False)  # the last is read in any case
+        same = next((n for n, (new, old) in enumerate(pairs) if new != old), None)
+        same = min(len(tokens) - 1, len(self.tokens)) if same is None else same
+        self.decoder.rewind(same)
+        self.decoder.keep([0])
+        self.log_probs = self.decoder.advance(torch.tensor([tokens[same:]]))
+        self.tokens = tokens
 
     def restart(self, rows: int) -> Tensor:
         """Let the decoder have ``rows`` times the prompt; returns log-probabilities for each."""

@@ -12,7 +12,7 @@ from firehose.errors import FirehoseError
 
 ROLES = ("read", "write", "admin")  # each may do what those before it may
 SHORTEST = 16  # characters of a token
-OPEN = ("/healthz",)  # what needs no token
+OPEN = (("GET", "/healthz"), ("GET", "/"))  # what needs no token; the page asks for one
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -97,7 +97,7 @@ class Gatekeeper:
             return
         role = role_of(self.tokens, _text(headers.get("authorization")))
         scope["role"] = role if self.tokens else "admin"
-        if scope["role"] is None and scope["path"] not in OPEN:
+        if scope["role"] is None and (scope["method"], scope["path"]) not in OPEN:
             await _answer(send, 401, "A token is needed: Authorization: Bearer TOKEN.")
             return
         length = headers.get("content-length", b"0")

@@ -12,7 +12,7 @@ from firehose.data.sources.inbox import APPLICATION
 from firehose.errors import FirehoseError
 from firehose.storage.files import make_folder, sync
 
-SCHEMA = 1
+SCHEMA = 2
 PATIENCE = 30.0  # seconds that a transaction waits for another one
 TABLES = """
 CREATE TABLE posts (
@@ -23,6 +23,7 @@ CREATE TABLE posts (
   text TEXT NOT NULL,
   accepted INTEGER NOT NULL,              -- milliseconds since 1970, as the server has it
   nats REAL, nobody REAL, words INTEGER,  -- what it cost as its user and as nobody, once learned
+  costs TEXT,                             -- of each word, as JSON, of some posts of a round
   UNIQUE (user, id)
 );
 CREATE TABLE rounds (
@@ -52,6 +53,7 @@ CREATE TABLE requests (                   -- to forget a user, or one post of a 
 );
 CREATE INDEX requests_left ON requests (number) WHERE NOT done;
 """
+EARLIER = {1: "ALTER TABLE posts ADD COLUMN costs TEXT"}  # by the schema that lacks it
 
 
 def now() -> int:
@@ -81,8 +83,13 @@ class Database:
         self.run("PRAGMA secure_delete = ON")
         with self.transaction():
             version = self.value("PRAGMA user_version")
-            if version == SCHEMA and self.value("PRAGMA application_id") == APPLICATION:
-                return
+            if self.value("PRAGMA application_id") == APPLICATION:
+                if version in EARLIER:
+                    self.run(EARLIER[version])
+                    self.run(f"PRAGMA user_version = {SCHEMA}")
+                    return
+                if version == SCHEMA:
+                    return
             if self.value("SELECT count(*) FROM sqlite_master"):
                 raise FirehoseError(
                     f"{self.path} is not an inbox that this Firehose reads; choose another folder."

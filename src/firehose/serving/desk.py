@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -11,8 +12,9 @@ from firehose.data.post import Post
 from firehose.errors import FirehoseError
 from firehose.game.live import Trained, load
 from firehose.generation.generate import Text, generate
+from firehose.generation.lookahead import Budget
 from firehose.generation.sampling import Sampling
-from firehose.generation.suggest import END, Suggestion, suggest
+from firehose.generation.suggest import END, QUICK, Guess, Suggester
 from firehose.progress import say
 from firehose.serving.inbox import FILE, LIMIT, Inbox
 from firehose.serving.people import Book
@@ -22,8 +24,7 @@ from firehose.serving.state import checkpoints_of, read_card_of
 Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between two looks for a newer snapshot
 MOST_WAITING = 64  # questions
-EXPANDED = 192  # beginnings of words that are looked into for one suggestion
-SPARE = 8  # words more than asked for, as some may be kept back
+SPARE = 4  # words more than asked for, as some may be kept back
 
 
 class BusyError(FirehoseError):
@@ -44,6 +45,7 @@ class Served(NamedTuple):
 
     number: int
     trained: Trained
+    suggester: Suggester
 
 
 class Desk:
@@ -53,8 +55,10 @@ class Desk:
     while they are read: there is one thread, and those who ask wait for it.
     """
 
-    def __init__(self, state: Path, limit: int = LIMIT, trust: bool = False) -> None:
-        self.state, self.trust = state, trust
+    def __init__(
+        self, state: Path, limit: int = LIMIT, trust: bool = False, budget: Budget = QUICK
+    ) -> None:
+        self.state, self.trust, self.budget = state, trust, budget
         self.min_users = read_card_of(state).min_users
         self.inbox = Inbox(state / FILE, limit)
         self.book = Book(self.inbox.database)
@@ -64,6 +68,7 @@ class Desk:
         self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1, "answers")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self.ending = threading.Event()  # set when nobody is to be kept waiting any more
         self._ended = threading.Event()
         self._looker = threading.Thread(target=self._look_for_newer, daemon=True)
         self._looker.start()
@@ -94,7 +99,7 @@ class Desk:
                 self._failed = newest
             return  # else it was removed meanwhile: there is a newer one
         with self._changed:
-            self.served = Served(newest, trained)
+            self.served = Served(newest, trained, Suggester(trained))
             self._changed.notify_all()
 
     def wait_for(self, number: int, seconds: float) -> bool:
@@ -108,7 +113,7 @@ class Desk:
         """Whether the learner is at work."""
         return checkpoints_of(self.state).are_held()
 
-    def ask(self, question: Callable[[Trained], Answer]) -> Answer:
+    def ask(self, question: Callable[[Served], Answer]) -> Answer:
         """The answer to a question to the model; raises BusyError, or what the question raises."""
         if not self._waiting.acquire(blocking=False):
             raise BusyError("Too many questions are waiting; try again in a moment.")
@@ -118,12 +123,12 @@ class Desk:
         finally:
             self._waiting.release()
 
-    def _answer(self, question: Callable[[Trained], Answer]) -> Answer:
+    def _answer(self, question: Callable[[Served], Answer]) -> Answer:
         if self.served is None:
             raise BusyError("The model is being loaded; try again in a moment.")
-        return question(self.served.trained)
+        return question(self.served)
 
-    def suggest(self, text: str, user: str | None, k: int) -> list[Suggestion]:
+    def suggest(self, text: str, user: str | None, k: int) -> list[Guess]:
         """The most probable next words; where a word is begun at the end, its completions.
 
         Words that only fewer than ``min_users`` others have written are left out.
@@ -131,16 +136,16 @@ class Desk:
         context, _, begun = text.rpartition(" ")
         if "\n" in begun or "\t" in begun:
             context, begun = text, ""
-        found = self.ask(
-            lambda trained: suggest(trained, context, user, k + SPARE, begun, EXPANDED)
-        )
-        return [each for each in found if not self.keeps_back(each.word, user)][:k]
+        asked = (context, user, k + SPARE, begun, self.budget)
+        found = self.ask(lambda served: served.suggester.suggest(*asked))
+        told = (each for each in found if not self.keeps_back(each.word, user))
+        return list(islice(told, k))
 
     def generate(
         self, prompt: str, user: str | None, sampling: Sampling, count: int
     ) -> tuple[list[Text], int]:
         """Texts that begin with a prompt, and how many were left out for words of others."""
-        texts = self.ask(lambda trained: generate(trained, prompt, user, sampling, count))
+        texts = self.ask(lambda served: generate(served.trained, prompt, user, sampling, count))
         own = set(prompt.split())
         told = [
             text
@@ -163,7 +168,8 @@ class Desk:
     def score(self, text: str, user: str | None) -> Score:
         """What a text costs as this user, and as nobody."""
 
-        def pay(trained: Trained) -> Score:
+        def pay(served: Served) -> Score:
+            trained = served.trained
             nobody = trained.pay([Post("", text)])  # no user has this name
             paid = nobody if user is None else trained.pay([Post(user, text)])
             costs = float(paid.nats[0]), float(nobody.nats[0])

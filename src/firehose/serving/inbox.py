@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from firehose.data.clean import mend
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
+from firehose.serving.costs import WordCost
 from firehose.serving.database import Database, now
 
 FILE = "inbox.sqlite"
@@ -47,6 +48,7 @@ class Played(NamedTuple):
     taken: int = 0  # steps
     kept: int = 0
     seconds: float = 0.0
+    word_costs: Mapping[int, Sequence[WordCost]] = {}  # of some posts, by their seq
 
 
 class Request(NamedTuple):
@@ -161,6 +163,9 @@ class Inbox:
                 self.database.run(
                     "UPDATE posts SET nats = ?, nobody = ?, words = ? WHERE seq = ?", *cost
                 )
+            for seq, costs_of_words in played.word_costs.items():
+                told = json.dumps([(word, round(nats, 4)) for word, nats in costs_of_words])
+                self.database.run("UPDATE posts SET costs = ? WHERE seq = ?", told, seq)
             for user, words in zip(played.users, played.texts, strict=True):
                 for word in words:
                     self.database.run(

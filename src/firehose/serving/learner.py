@@ -15,6 +15,7 @@ from firehose.game.round import Broken
 from firehose.interrupts import stop_requests
 from firehose.models.users import NOBODY
 from firehose.optim.clipping import NotFinite
+from firehose.serving.costs import SHOWN, WordCost, word_costs
 from firehose.serving.inbox import FILE, Inbox, Played, Request, Round
 from firehose.serving.snapshots import KEPT, Snapshots
 from firehose.serving.state import Position, checkpoints_of, restore, state_of
@@ -100,6 +101,7 @@ class Learner:
             posts = [post for _, post in learned]
             batch = trained.encoder.encode(posts, trained.users, grow=True)
             try:
+                costs = self._costs([seq for seq, _ in learned], batch)
                 nobody = trained.game.predictor.pay(_as_nobody(batch)).nats
                 (found,) = trained.game.rounds([batch])
             except (Broken, NotFinite):
@@ -119,12 +121,20 @@ class Learner:
                 found.steps.taken,
                 found.steps.kept,
                 time.perf_counter() - begun,
+                costs,
             )
         # First, so that the server knows whose words these are when the model may tell them.
         self.inbox.record(due.number, played)
         self.position = self.position._replace(round=due.number, last=due.last)
         if not self._is_behind():
             self.publish()
+
+    def _costs(self, seqs: Sequence[int], batch: Batch) -> dict[int, list[WordCost]]:
+        """What each word of the last posts costs, by their seq."""
+        last = np.arange(len(batch))[-SHOWN:]
+        payer, vocabulary = self.trained.game.predictor, self.trained.encoder.vocabulary
+        costs = word_costs(payer, vocabulary, batch.select(last))
+        return dict(zip([seqs[index] for index in last], costs, strict=True))
 
     def _is_readable(self, post: Post) -> bool:
         """Whether a post has words, and not too many."""

@@ -63,6 +63,14 @@ class Address:
     def __init__(self, url: str, token: str | None) -> None:
         self.url, self.token = url.rstrip("/"), token
 
+    def is_up(self) -> bool:
+        """Whether the service answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/healthz", timeout=10):
+                return True
+        except OSError:
+            return False
+
     def bring(self, posts: Sequence[Post]) -> int:
         """Send posts until they are accepted."""
         sent = [

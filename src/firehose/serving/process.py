@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from firehose.errors import FirehoseError, visible_lines
@@ -47,8 +48,16 @@ def answer(told: Mapping[str, Any]) -> None:
         timeout_graceful_shutdown=10,
         limit_concurrency=512,
     )
+
+    class Server(uvicorn.Server):
+        """Tells those who watch that it ends: else it would wait for them."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            desk.ending.set()
+            super().handle_exit(sig, frame)
+
     try:
-        uvicorn.Server(config).run()
+        Server(config).run()
     finally:
         desk.close()
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from firehose.progress import say
 from firehose.serving.access import read_tokens
 from firehose.serving.inbox import LIMIT
 from firehose.serving.process import FAILED
-from firehose.serving.state import begin, refuse_no_model
+from firehose.serving.state import NewModel, begin, refuse_no_model
 from firehose.storage.locks import locked
 
 LOOK = 0.1  # seconds between two looks at the processes
@@ -129,6 +129,12 @@ class Service:
         for child in (self.learner, self.server):
             child.look_after()
 
+    def look_after_until(self, is_over: Callable[[], bool]) -> None:
+        """Look after both processes until it is over."""
+        while not is_over():
+            self.look_after()
+            time.sleep(LOOK)
+
     def stop(self) -> None:
         """Let the server answer what was asked, and the learner write its checkpoint."""
         for child in (self.server, self.learner):
@@ -140,7 +146,7 @@ class Service:
 
 @contextlib.contextmanager
 def running(
-    model: str | Path | None,
+    model: str | Path | NewModel | None,
     state: str | Path,
     settings: ServiceSettings = ServiceSettings(),  # noqa: B008 (it cannot be changed)
     playing: Playing | None = None,
@@ -151,10 +157,10 @@ def running(
     ``model`` is needed to begin; ``state`` is a folder of its own, which goes on where it ended.
     """
     _refuse_open_door(settings)
-    folder = Path(state)
-    refuse_no_model(folder, model)  # before a folder is made
+    folder, start = Path(state), Path(model) if isinstance(model, str) else model
+    refuse_no_model(folder, start)  # before a folder is made
     with locked(folder, wait=False):
-        begin(folder, None if model is None else Path(model), playing, min_users, settings.trust)
+        begin(folder, start, playing, min_users, settings.trust)
         service = Service(folder, settings)
         try:
             yield service
@@ -163,7 +169,7 @@ def running(
 
 
 def serve(
-    model: str | Path | None,
+    model: str | Path | NewModel | None,
     state: str | Path,
     settings: ServiceSettings = ServiceSettings(),  # noqa: B008 (it cannot be changed)
     playing: Playing | None = None,
@@ -172,9 +178,7 @@ def serve(
     """Serve a model that learns, until Ctrl-C or SIGTERM."""
     with stop_requests() as request, running(model, state, settings, playing, min_users) as service:
         say(f"Serving at {service.address}; Ctrl-C stops.")
-        while not request.made:
-            service.look_after()
-            time.sleep(LOOK)
+        service.look_after_until(lambda: request.made)
     raise Stopped(f"Stopped; `firehose serve --state {state}` goes on from there.")
 
 

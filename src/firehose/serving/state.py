@@ -20,7 +20,7 @@ from firehose.data.registry import UserRegistry
 from firehose.data.vocabulary import Vocabulary
 from firehose.errors import FirehoseError
 from firehose.game.live import LEARNING, MIN_USERS, Trained, load
-from firehose.game.settings import Playing
+from firehose.game.settings import Playing, make_settings
 from firehose.models.companion import Companion
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, find_model, read_card
@@ -33,6 +33,20 @@ FORMAT: Literal["firehose service"] = "firehose service"
 SCHEMA = 1
 CARD, VOCABULARY = "serve.json", "vocabulary.model"
 REMEDY = "bring it back from a copy, or begin again in another folder"
+# How a model learns that has little to begin with: memories know at once what they have seen.
+REMEMBERING = ("play.optimizer=averaged", "play.predictor=mixture", "play.rule.warmup=0")
+
+
+class NewModel(NamedTuple):
+    """A model that has read nothing yet."""
+
+    vocabulary: Path  # a SentencePiece model
+    plan: ModelPlan
+
+    def seal(self) -> str:
+        """A checksum of all that it is made from."""
+        plan = self.plan.model_dump_json().encode()
+        return File.of_content(Vocabulary.load(self.vocabulary).model + plan).sha256
 
 
 class ServiceCard(Record):
@@ -67,7 +81,7 @@ def checkpoints_of(folder: Path) -> Checkpoints:
 
 def begin(
     folder: Path,
-    model: Path | None,
+    model: Path | NewModel | None,
     playing: Playing | None = None,
     min_users: int | None = None,
     trust: bool = False,
@@ -76,24 +90,35 @@ def begin(
 
     Raises FirehoseError where it was begun with another model, or is to learn in another way.
     """
-    if (folder / CARD).is_file():
+    if has_begun(folder):
         _refuse_other(read_card_of(folder), folder, model, playing, min_users)
         return
     refuse_no_model(folder, model)
     assert model is not None
     _refuse_strange(folder)
     least = MIN_USERS if min_users is None else min_users
-    asked = _telling(playing or LEARNING, least)
-    trained = load(model, playing=asked, min_users=least, trust=trust)
+    if isinstance(model, NewModel):
+        asked = _telling(playing or make_settings("laptop", REMEMBERING).play, least)
+        encoder = Encoder(Vocabulary.load(model.vocabulary))
+        fresh = Personal(model.plan, encoder.vocabulary.size, asked.seed)
+        trained = Trained(fresh, encoder, playing=asked, min_users=least)
+    else:
+        asked = _telling(playing or LEARNING, least)
+        trained = load(model, playing=asked, min_users=least, trust=trust)
     _write_first(folder, trained, _seal(model))
 
 
-def refuse_no_model(folder: Path, model: str | Path | None) -> None:
+def has_begun(folder: Path) -> bool:
+    """Whether a folder is the state of a service."""
+    return (folder / CARD).is_file()
+
+
+def refuse_no_model(folder: Path, model: Path | NewModel | None) -> None:
     """Refuse to begin with nothing."""
-    if model is None and not (folder / CARD).is_file():
+    if model is None and not has_begun(folder):
         raise FirehoseError(
             f"{folder} is not the state of a service yet; name the model to begin with: "
-            f"`firehose serve MODEL --state {folder}`."
+            f"`firehose serve MODEL --state {folder}`, or `--new --vocab-model FILE`."
         )
 
 
@@ -156,21 +181,23 @@ def _telling(playing: Playing, min_users: int) -> Playing:
     return playing.model_copy(update={"predictor": protected})
 
 
-def _seal(model: Path) -> str:
+def _seal(model: Path | NewModel) -> str:
+    if isinstance(model, NewModel):
+        return model.seal()
     return read_card(find_model(model)).files[WEIGHTS].sha256
 
 
 def _refuse_other(
     card: ServiceCard,
     folder: Path,
-    model: Path | None,
+    model: Path | NewModel | None,
     playing: Playing | None,
     min_users: int | None,
 ) -> None:
     """Refuse to go on with a service as if it had been begun otherwise."""
     if model is not None and _seal(model) != card.start:
         raise FirehoseError(
-            f"{folder} was begun with another model than {model}; leave the model out to go on "
+            f"{folder} was begun with another model than this; leave the model out to go on "
             "with it, or choose another --state."
         )
     if min_users not in (None, card.min_users):

@@ -22,6 +22,7 @@ from firehose.serving.access import Gatekeeper, Token, allows
 from firehose.serving.desk import BusyError, Desk
 from firehose.serving.inbox import FullError
 from firehose.serving.metrics import Metrics
+from firehose.serving.page import add_page
 
 RETRY = {"Retry-After": "5"}  # seconds
 
@@ -119,6 +120,7 @@ def make_app(
     _add_answers(app, desk, limits)
     _add_users(app, desk, limits)
     _add_health(app, desk, metrics)
+    add_page(app, desk, READ)
     return Gatekeeper(app, tokens, hosts, limits.body)
 
 

@@ -1,0 +1,200 @@
+"""A search for the words that may come next, best first, with bounds of their probabilities."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import nlargest
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from firehose.generation.prompt import ROWS, ReadPrompt
+
+LEAST = 1e-7  # a beginning of a word that is less probable is dropped
+MOST = 512  # beginnings of words that are expanded for one suggestion
+NEGLIGIBLE = 64.0  # a beginning so many times less probable than the last word that is wanted
+
+
+class Budget(NamedTuple):
+    """When a search ends that could go on."""
+
+    most: int = MOST  # beginnings that are expanded
+    seconds: float | None = None  # None: as long as it takes
+    tolerance: float = 0.0  # how much a word's probability may still gain, as a share of it
+    width: int | None = None  # the most beginnings that come of one; None: all that are probable
+    share: float = 0.0  # words are not looked for that have less than this share of the best one's
+    rows: int = ROWS  # beginnings that are expanded together
+
+
+EXACT = Budget()
+
+
+class Found(NamedTuple):
+    """A word that may come next, and between what bounds its probability is."""
+
+    spelling: bytes  # with the space before the word; without any letter it is the end of the post
+    probability: float  # at least
+    at_most: float
+
+
+class Beginning(NamedTuple):
+    """The first pieces of a word, or all of them."""
+
+    probability: float
+    tokens: tuple[int, ...]
+    spelling: bytes  # with the space before the word
+
+
+class WordSearch:
+    """Words after a prompt that begin with ``begun``, found by expanding beginnings of words.
+
+    A beginning is at least as probable as all words that begin so. What a word can still gain is
+    thus what its own beginnings have that were not expanded, and no more; of those that were never
+    looked at, because there were too many, each has no more than the least that was.
+    """
+
+    def __init__(self, read: ReadPrompt, begun: bytes = b"", budget: Budget = EXACT) -> None:
+        self.read, self.begun, self.budget = read, begun, budget
+        first = read.log_probs[0].double().exp()  # [pieces]
+        self.words = defaultdict[bytes, float](float)  # at least so probable
+        if not begun:
+            self.words[b""] = float(first[read.vocabulary.eot])
+        self.opened: dict[bytes, list[Beginning]] = {}  # not expanded yet, by spelling
+        self._caps: list[tuple[bytes, float]] = []  # after which beginnings, and how much, at most
+        root = Beginning(1.0, (), b"")
+        self._open([root], first[None], read.pieces.begins, 0.0)
+
+    def run(self, k: int) -> None:
+        """Search until the ``k`` best words are found, and their probabilities, or time is up."""
+        left, begun, seconds = self.budget.most, time.monotonic(), self.budget.seconds
+        while left and (wanted := self.wanted(k)):
+            length = len(max(wanted).tokens)  # the decoder's rows are of one length
+            alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
+            chosen = nlargest(min(self.budget.rows, left), alike)
+            self._expand(chosen, k)
+            left -= len(chosen)
+            if seconds is not None and time.monotonic() - begun >= seconds:
+                return
+
+    def best(self, k: int) -> list[Found]:
+        """The best words so far, the most probable first."""
+        best = nlargest(k, self.words.items(), key=lambda word: word[1])
+        return [
+            Found(word, p, min(p + self._gain(word) + self._cap(word), 1.0)) for word, p in best
+        ]
+
+    def wanted(self, k: int) -> list[Beginning]:
+        """The beginnings that could change which ``k`` words are the best, or their probabilities.
+
+        At first only those are looked at that have a share of note in that, then all.
+        """
+        least = self._least(k)
+        if not least:
+            return [each for same in self.opened.values() for each in same]
+        spellings = set(self._of_known_words(k, least))
+        for floor in (least / NEGLIGIBLE, 0.0):
+            for spelling, same in self.opened.items():
+                mass = sum(each.probability for each in same)
+                if mass >= floor and self._gain(spelling) > least - self.words.get(spelling, 0.0):
+                    spellings.update(self._before(spelling))
+            if spellings or self.budget.tolerance:
+                break
+        return [each for spelling in spellings for each in self.opened[spelling]]
+
+    def _of_known_words(self, k: int, least: float) -> Iterator[bytes]:
+        """The beginnings that words have which were found, and may still gain by."""
+        ranked = sorted(self.words.items(), key=lambda word: -word[1])
+        for place, (word, probability) in enumerate(ranked):
+            gain = self._gain(word)
+            enough = self.budget.tolerance * probability if place < k else least - probability
+            if gain > max(enough, 0.0):
+                yield from self._before(word)
+
+    def _least(self, k: int) -> float:
+        """What a word must have to be wanted; 0: anything, as there are not so many yet."""
+        best = nlargest(k, self.words.values())
+        share = self.budget.share * best[0] if best else 0.0
+        return max(best[-1], share) if len(best) == k else share
+
+    def _before(self, spelling: bytes) -> Iterator[bytes]:
+        """The beginnings that were not expanded yet of what is spelled so, itself included."""
+        for end in range(1, len(spelling) + 1):
+            if spelling[:end] in self.opened:
+                yield spelling[:end]
+
+    def _gain(self, spelling: bytes) -> float:
+        """What those beginnings have in all."""
+        return sum(each.probability for s in self._before(spelling) for each in self.opened[s])
+
+    def _cap(self, word: bytes) -> float:
+        """What a word may gain of beginnings that were never looked at: two of each length."""
+        return sum(
+            2 * cap * (len(word) - len(spelling))
+            for spelling, cap in self._caps
+            if word.startswith(spelling)
+        )
+
+    def _expand(self, chosen: list[Beginning], k: int) -> None:
+        """Read what may follow some beginnings, all of so many tokens."""
+        read, pieces = self.read, self.read.pieces
+        read.restart(len(chosen))
+        tokens = torch.tensor([beginning.tokens for beginning in chosen])
+        after = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
+        ends = after[:, pieces.begins].sum(1) + after[:, read.vocabulary.eot]
+        for beginning, ended in zip(chosen, ends.tolist(), strict=True):
+            if is_word(beginning.spelling) and beginning.spelling.startswith(self.begun):
+                self.words[beginning.spelling] += beginning.probability * ended
+            same = self.opened[beginning.spelling]
+            same.remove(beginning)
+            if not same:
+                del self.opened[beginning.spelling]
+        self._open(chosen, after, pieces.continues, self._least(k) / NEGLIGIBLE)
+
+    def _open(
+        self, beginnings: list[Beginning], after: Tensor, which: Tensor, negligible: float
+    ) -> None:
+        """Add what is longer than some beginnings by one of the pieces ``which``.
+
+        ``after`` [rows, pieces] are the probabilities of the piece that follows each. In a search
+        of limited width what is ``negligible`` is left out, too.
+        """
+        own = torch.tensor([each.probability for each in beginnings]).double()
+        joint = after * own[:, None] * which  # [rows, pieces]
+        width, floor = self.budget.width, LEAST
+        if width is not None and width < joint.shape[1]:
+            floor = max(floor, negligible)
+            fits = [self._fitting(each.spelling) for each in beginnings]
+            for row, fit in enumerate(fits):
+                if fit is not None:
+                    joint[row, ~fit] = 0.0
+            cut, places = joint.topk(width, 1)
+            caps = cut[:, -1].clamp(min=floor).tolist()
+            self._caps += [(each.spelling, cap) for each, cap in zip(beginnings, caps, strict=True)]
+            rows, at = (cut >= floor).nonzero(as_tuple=True)
+            numbers, probabilities = places[rows, at], cut[rows, at]
+        else:
+            rows, numbers = (joint >= floor).nonzero(as_tuple=True)
+            probabilities = joint[rows, numbers]
+        spelled = self.read.pieces.spelling
+        each_one = zip(rows.tolist(), numbers.tolist(), probabilities.tolist(), strict=True)
+        for row, piece, probability in each_one:
+            spelling = beginnings[row].spelling + spelled[piece]
+            if spelling.startswith(self.begun) or self.begun.startswith(spelling):
+                tokens = (*beginnings[row].tokens, piece)
+                self.opened.setdefault(spelling, []).append(
+                    Beginning(probability, tokens, spelling)
+                )
+
+    def _fitting(self, spelling: bytes) -> Tensor | None:
+        """The pieces that a beginning may go on with, as a mask; None: any."""
+        rest = self.begun[len(spelling) :]
+        return self.read.pieces.fitting(rest) if rest else None
+
+
+def is_word(spelling: bytes) -> bool:
+    """Whether there is something after the space, and it is text."""
+    try:
+        return bool(spelling.decode().strip())
+    except UnicodeDecodeError:
+        return False
