@@ -134,7 +134,8 @@ def stream(rounds: int = 6, posts: int = 4, seed: int = 0) -> list[Batch]:
 def stored(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state as a checkpoint gives it back: through a file of tensors and one of JSON."""
     tensors, values = pack(state)
-    file = safetensors.torch.save({name: each.contiguous() for name, each in tensors.items()})
+    whole = {name: each.contiguous() for name, each in tensors.items() if isinstance(each, Tensor)}
+    file = safetensors.torch.save(whole)
     return unpack(safetensors.torch.load(file), json.loads(json.dumps(values)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from whole_games import GAMES, Seen
+from whole_games import GAMES, SHARDED, Seen
 
 from firehose.parallel.launch import free_port, launch
 
@@ -27,9 +27,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def seen(folder: Path, game: str, size: int = 1, rank: int = 0) -> Seen:
+def seen(folder: Path, game: str, size: int = 1, rank: int = 0, way: str = "") -> Seen:
     """What a process has seen of a game."""
-    with np.load(folder / f"{list(GAMES).index(game)}-{rank}-of-{size}.npz") as values:
+    with np.load(folder / f"{game}-{rank}-of-{size}{way}.npz") as values:
         return dict(values)
 
 
@@ -38,7 +38,17 @@ def seen(folder: Path, game: str, size: int = 1, rank: int = 0) -> Seen:
 def test_a_game_does_not_depend_on_the_number_of_processes(
     played: Path, game: str, size: int
 ) -> None:
-    alone, together = seen(played, game), seen(played, game, size)
+    compare(game, seen(played, game), seen(played, game, size))
+
+
+@pytest.mark.parametrize("game", SHARDED)
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_game_does_not_depend_on_who_holds_what(played: Path, game: str, size: int) -> None:
+    compare(game, seen(played, game), seen(played, game, size, way="-sharded"))
+
+
+def compare(game: str, alone: Seen, together: Seen) -> None:
+    """The same up to roundings, and to the bit where there are none."""
     # What the experts of a mixture say has 32 bits, whatever they are asked.
     tolerance = 1e-5 if "mixture" in game else 1e-9
     for name, values in alone.items():

@@ -20,6 +20,7 @@ from firehose.models.data_parallel import spread
 from firehose.models.device import Device
 from firehose.parallel import group
 from firehose.parallel.joining import joined
+from firehose.parallel.shards import sharding
 from small_models import PIECES, TINY_GAME, batch_of, tiny
 
 LEARNERS = ("online-only", "replay-only", "mixed-replay", "a-gem")
@@ -33,11 +34,25 @@ GAMES: dict[str, list[str]] = {
     },
     **{f"{learner} × online-gd": [f"play.learner={learner}"] for learner in STRONGER},
     "mixed-replay × averaged": ["play.optimizer=averaged"],
+    "mixed-replay × congrad, pools": [
+        "play.optimizer=congrad",
+        "play.optimizer.validation.kind=stratified-reservoir",
+        "play.optimizer.validation.posts=7",
+        "play.memory.kind=fifo",
+    ],
     "mixed-replay × online-gd, a mixture": [
         "play.predictor=mixture",
         "play.predictor.weighing=posterior",
     ],
 }
+SHARDED = [
+    "online-only × congrad",
+    "mixed-replay × congrad",
+    "a-gem × online-gd",
+    "der × online-gd",
+    "mixed-replay × averaged",
+    "mixed-replay × congrad, pools",
+]
 Seen = dict[str, NDArray[Any]]
 
 
@@ -61,7 +76,6 @@ def play(choices: list[str]) -> Seen:
     model.max_tokens = 10
     game = Game(spread(model.move_to(Device(precision=torch.float64))), settings.play)
     rounds = list(game.rounds(stream()))
-    count = len(model.users)
     return {
         "paid": np.concatenate([each.paid.nats for each in rounds]),
         "kept": np.array([each.steps.kept for each in rounds]),
@@ -69,7 +83,7 @@ def play(choices: list[str]) -> Seen:
         "losses": np.array([loss for each in rounds for loss in each.steps.losses]),
         "norms": np.array([each.steps.norm for each in rounds]),
         "weights": torch.cat([each.detach().flatten() for each in model.parameters()]).numpy(),
-        "users": model.users.vectors[:count].numpy(),
+        "users": model.users.everybody().numpy(),
         "numbers": model.users.numbers(),
         "random": np.array(model.random.state(), np.uint64),
     }
@@ -88,9 +102,13 @@ def main() -> None:
         os.environ |= {"WORLD_SIZE": str(size), "MASTER_PORT": port}
         with joined():
             assert group.size() == size
-            for number, choices in enumerate(GAMES.values()):
+            for game, choices in GAMES.items():
                 seen: dict[str, Any] = play(choices)
-                np.savez(Path(folder) / f"{number}-{own}-of-{size}.npz", **seen)
+                np.savez(Path(folder) / f"{game}-{own}-of-{size}.npz", **seen)
+            for game in SHARDED if size > 1 else ():
+                with sharding():
+                    seen = play(GAMES[game])
+                np.savez(Path(folder) / f"{game}-{own}-of-{size}-sharded.npz", **seen)
 
 
 if __name__ == "__main__":

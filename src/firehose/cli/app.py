@@ -77,6 +77,13 @@ Processes = Annotated[
         "batch: the same result, sooner. Over several machines, start the command with torchrun.",
     ),
 ]
+ShardUsers = Annotated[
+    bool,
+    Option(
+        "--shard-users",
+        help="Let each process hold a share of the users' vectors, moments and remembered posts.",
+    ),
+]
 ReuseOlder = Annotated[
     bool, Option("--reuse-older", help="Take runs of another version of the code, and mark them.")
 ]
@@ -85,10 +92,11 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 
 
 @contextmanager
-def together(processes: int) -> Iterator[None]:
+def together(processes: int, shard_users: bool = False) -> Iterator[None]:
     """Do what is inside with several processes, which are started here if torchrun has not.
 
-    This one then only watches them, and ends as they do.
+    This one then only watches them, and ends as they do. With ``shard_users``, each of them holds
+    a share of what is kept of users.
     """
     from firehose.parallel.launch import launch
     from firehose.parallel.place import Place, is_one_of_several
@@ -103,7 +111,7 @@ def together(processes: int) -> Iterator[None]:
             )
         from firehose.parallel.joining import joined
 
-        with joined():
+        with joined(shard_users):
             yield
     elif processes > 1:
         raise SystemExit(launch(processes))

@@ -12,6 +12,7 @@ from firehose.cli.app import (
     Moved,
     Processes,
     RunPath,
+    ShardUsers,
     Trust,
     app,
     given,
@@ -123,6 +124,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
     replace: Replace = False,
     checkpoint_every: Every = 300,
     processes: Processes = 1,
+    shard_users: ShardUsers = False,
     tensorboard: Annotated[bool, Option(help="Also write curves for TensorBoard.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -139,11 +141,11 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 
     - `firehose play corpus --learner my_file.py:Mine --set play.learner.strength=3 --out run`
 
-    - `firehose play corpus --from pretrained --processes 2 --out run`
+    - `firehose play corpus --from pretrained --processes 2 --shard-users --out run`
     """
     parts = {"learner": learner, "optimizer": optimizer, "predictor": predictor}
     told = parts | {"steps": steps, "hours": hours, "seed": seed}
-    with together(processes):
+    with together(processes, shard_users):
         from firehose.game.run import play as begin
 
         keep_memory()
@@ -161,6 +163,7 @@ def resume(
     corpus: Moved = None,
     trust: Trust = False,
     processes: Processes = 1,
+    shard_users: ShardUsers = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a game or a training that was stopped or killed, to the same bits.
@@ -173,7 +176,7 @@ def resume(
 
     - `firehose resume run --processes 2`
     """
-    with together(processes):
+    with together(processes, shard_users):
         from firehose.game.run import resume as go_on
 
         keep_memory()

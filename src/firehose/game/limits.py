@@ -4,6 +4,7 @@ from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.game.settings import Kind, Settings, Training, taking_steps
 from firehose.models.sizes import FLOAT, count_kept, count_weights, refuse_beyond_memory
+from firehose.parallel.shards import Shards
 from firehose.plugins import Choice
 
 MOST_STEPS = 10**11  # a thousand a second for three years
@@ -32,7 +33,7 @@ def refuse_endless(steps: int) -> None:
 
 def _playing(settings: Settings, corpus: Corpus) -> dict[str, int]:
     """The bytes that a game needs, by what needs them."""
-    play, plan = settings.play, settings.model
+    play, plan, shares = settings.play, settings.model, Shards.here().parts
     tokens = _tokens(corpus, plan.max_tokens)
     weights = count_weights(plan, corpus.vocabulary.size)
     room = buffer_bytes(settings, corpus.manifest.users, corpus.manifest.posts["train"])
@@ -45,11 +46,11 @@ def _playing(settings: Settings, corpus: Corpus) -> dict[str, int]:
         f"A step of play.step_size = {play.step_size:,}": play.step_size * kept,
         f"play.optimizer.validation_batch = {compared:,}": compared * scored,
         f"A round of {batch:,} posts": batch * scored,
-        "The table of users' vectors": plan.d_user * corpus.manifest.users,
+        "The table of users' vectors": plan.d_user * corpus.manifest.users // shares,
     }
     return {what: int(FLOAT * count) for what, count in numbers.items()} | {
-        "The memory (play.memory)": room["memory"],
-        "The buffer of held-back posts (play.optimizer.validation)": room["validation"],
+        "The memory (play.memory)": room["memory"] // shares,
+        "The buffer of held-back posts (play.optimizer.validation)": room["validation"] // shares,
     }
 
 

@@ -85,7 +85,7 @@ class Playing:
         past = score_past(predictor, corpus.splits["train"], self.game.posts)
         first(write_costs, self.run.folder, "past", past)
         first(write_table, self.run.folder)
-        return first(Outcome.of, self.run.folder, corpus)
+        return Outcome.model_validate(first(lambda: Outcome.of(self.run.folder, corpus).public()))
 
 
 class PlayingPictures(Playing):

@@ -52,7 +52,7 @@ from firehose.machine import code_version
 from firehose.optim.clipping import NotFinite
 from firehose.parallel.group import anybody, first, first_in, is_first
 from firehose.progress import measure, say
-from firehose.storage.checkpoints import Checkpoints
+from firehose.storage.checkpoints import Checkpoint, Checkpoints
 from firehose.storage.files import clear_leftovers
 
 Work = Playing | Fit
@@ -229,7 +229,7 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
     checkpoints = checkpoints_of(folder)
     first(clear_leftovers, folder)
     if is_new:
-        first(checkpoints.write, 0, work.state(), {})
+        first(lambda: checkpoints.write(0, work.state(), {}))
     else:
         _go_back(work, checkpoints)
         say(f"Going on after {work.unit} {work.done:,}.")
@@ -248,12 +248,22 @@ def _carry_out(work: Work, is_new: bool = False) -> Any:
 
 def _go_back(work: Work, checkpoints: Checkpoints) -> None:
     """Bring a run to the state of its newest checkpoint that can be used."""
-    found = first(checkpoints.latest)
-    if found is None:
+    read: list[Checkpoint] = []
+
+    def find() -> str | None:
+        found = checkpoints.latest()
+        if found is None:
+            return None
+        checkpoints.drop_newer(found)
+        read.append(found)
+        return found.place.name
+
+    name = first(find)
+    if name is None:
         raise FirehoseError(
             f"{work.run.folder} has no checkpoint to go on from; begin again with --replace."
         )
-    first(checkpoints.drop_newer, found)
+    found = read[0] if read else checkpoints.read(checkpoints.folder / name)
     work.restore(found.state, found.logs)
 
 
@@ -279,9 +289,10 @@ def _advance(work: Work, checkpoints: Checkpoints, until: int | None = None) -> 
             if is_first() and now - shown >= PROGRESS_EVERY:
                 write_progress(folder, work.done, work.total)
                 shown = now
-            is_asked = anybody(request.made)
-            if is_first() and not is_asked and now - saved >= work.run.card.checkpoint_every:
-                _save(work, checkpoints)  # the others go on, and wait when they need this one
+            is_due = is_first() and now - saved >= work.run.card.checkpoint_every
+            is_asked, is_due = anybody(request.made, is_due)
+            if is_due and not is_asked:
+                first(_save, work, checkpoints)
                 saved = now
             if is_asked:
                 first(_save, work, checkpoints)

@@ -23,6 +23,7 @@ from firehose.models.store import from_pretrained, sizes_of
 from firehose.optim.adam import Adam
 from firehose.optim.schedules import cosine, warmup
 from firehose.parallel.group import first
+from firehose.parallel.shards import Shards
 from firehose.progress import say
 from firehose.storage.files import write_whole
 from firehose.storage.seals import File
@@ -40,6 +41,10 @@ class Fit:
     def __init__(self, run: Run) -> None:
         if not isinstance(run.corpus, Corpus):
             raise FirehoseError(f"{run.corpus.path} has pictures; models are trained on posts.")
+        if Shards.here().parts > 1:
+            raise FirehoseError(
+                "In a training, every process has all users: leave out --shard-users."
+            )
         training: Training = getattr(run.settings, run.card.kind)
         sizes = sizes_of(run.settings.model, run.start)
         settings = run.settings.model_copy(update={"model": sizes})

@@ -128,7 +128,7 @@ def _weights(predictor: Predictor, weights: WeightSet) -> dict[str, Any]:
     model = predictor.model
     with weights.in_use():
         shared = {name: each.detach().clone() for name, each in model.named_parameters()}
-        vectors, total = model.users.vectors[: len(model.users)].clone(), model.users.total.clone()
+        vectors, total = model.users.everybody(), model.users.sum()
     return {"name": weights.name, "shared": shared, "rows": {"average": vectors, "total": total}}
 
 

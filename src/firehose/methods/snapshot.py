@@ -22,7 +22,7 @@ class Snapshot:
         self.row_states = rule.row_states() if with_moments else []
         self.moving = [*rule.parameters, *(rule.moments() if with_moments else [])]
         self.copies = [torch.empty_like(value) for value in self.moving]
-        self.saved_rows: list[tuple[Tensor, ...]] = []  # rows, and what they were
+        self.saved_rows: list[tuple[Tensor, ...]] = []  # places, and what was there
 
     @torch.no_grad()
     def save(self) -> None:
@@ -33,18 +33,19 @@ class Snapshot:
     def save_rows(self, rows: Tensor) -> None:
         """Copy the rows of these users; to be called before each step that moves them."""
         if self.users is not None:
-            others = (state[rows] for state in self.row_states)
-            self.saved_rows.append((rows, self.users.vectors[rows], *others))
+            (places,) = self.users.own(rows)
+            others = (state[places] for state in self.row_states)
+            self.saved_rows.append((places, self.users.vectors[places], *others))
 
     @torch.no_grad()
     def restore(self) -> None:
         """Go back to what was saved; a row that moved several times goes back the same way."""
         torch._foreach_copy_(self.moving, self.copies)
-        for rows, vectors, *others in reversed(self.saved_rows):
+        for places, vectors, *others in reversed(self.saved_rows):
             assert self.users is not None
-            self.users.put(rows, vectors)
+            self.users.put(places, vectors)
             for state, values in zip(self.row_states, others, strict=True):
-                state[rows] = values
+                state[places] = values
 
 
 @contextlib.contextmanager

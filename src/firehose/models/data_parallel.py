@@ -50,35 +50,26 @@ class DataParallel:
     def cost(self, batch: Batch) -> float:
         """The loss on a batch, without changing anything."""
         part = self._part(batch, self.max_tokens)
-        cost, own = np.zeros(1), _select(batch, part)
-        if len(own):
-            cost[0] = self.model.cost(own) * len(own) / len(batch)
-        return float(_joined(cost)[0])
+        return float(_joined(np.array([self.model.cost(batch, part)]))[0])
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
         part, nats = self._part(batch), np.zeros(len(batch))
-        if part.start < part.stop:
-            nats[part] = self.model.pay(_select(batch, part)).nats
+        nats[part] = self.model.pay(batch, part).nats
         return Paid(_joined(nats), batch.words)
 
     def outlook(self, batch: Batch) -> Outlook:
         """What it says of each piece of a batch but the first of a post, and how sure it was."""
         part, places = self._part(batch), batch.offsets - np.arange(len(batch) + 1)
         found = np.zeros((3, places[-1]))
-        if part.start < part.stop:
-            own = slice(places[part.start], places[part.stop])
-            found[:, own] = self.model.outlook(_select(batch, part))
+        found[:, places[part.start] : places[part.stop]] = self.model.outlook(batch, part)
         return Outlook(*_joined(found))
 
     def with_outputs(self, batch: Batch, count: int) -> Batch:
         """The posts, and beside each token the most probable pieces in its place when it came."""
-        part, count = self._part(batch, self.max_tokens), min(count, self.pieces)
-        columns = np.zeros((2, len(batch.tokens), count))
-        if part.start < part.stop:
-            own = slice(batch.offsets[part.start], batch.offsets[part.stop])
-            found = self.model.with_outputs(_select(batch, part), count).per_token
-            columns[:, own] = found[PIECES], found[LOG_PROBS]
+        part = self._part(batch, self.max_tokens)
+        found = self.model.with_outputs(batch, count, part).per_token
+        columns = np.stack([found[PIECES], found[LOG_PROBS]]).astype(np.float64)
         pieces, log_probs = _joined(columns)
         per_token = {
             PIECES: pieces.astype(batch.tokens.dtype),
@@ -130,10 +121,6 @@ def add_up(gradient: Gradient) -> Gradient:
     gradient.users = users.view_as(gradient.users).to(gradient.users)
     gradient.loss = float(found)
     return gradient
-
-
-def _select(batch: Batch, part: slice) -> Batch:
-    return batch.select(np.arange(part.start, part.stop))
 
 
 def _joined(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -157,18 +157,19 @@ class Personal(nn.Module):
     def _trained_tokens(self, batch: Batch) -> int:
         return int((np.minimum(batch.lengths, self.max_tokens) - 1).sum())
 
-    def with_outputs(self, batch: Batch, count: int) -> Batch:
+    def with_outputs(self, batch: Batch, count: int, part: slice | None = None) -> Batch:
         """The posts, and beside each token the most probable pieces in its place when it came.
 
-        A post's first token, and those after ``max_tokens``, have zeros beside them.
+        A post's first token, and those after ``max_tokens``, have zeros beside them; with ``part``,
+        so do all tokens of other posts.
         """
         count, tokens = min(count, self.shared.pieces), len(batch.tokens)
         pieces = np.zeros((tokens, count), batch.tokens.dtype)
         log_probs = np.zeros((tokens, count), np.float16)
         if len(batch):
-            hidden, _, _ = self._look(batch, self.max_tokens)
+            hidden, _, _ = self._look(batch, self.max_tokens, part)
             found = most_probable(hidden, self.shared.embedding, self.shared.output_bias, count)
-            targets = predicted_places(batch, self.max_tokens)
+            targets = predicted_places(batch, self.max_tokens, part)
             for column, values in zip((pieces, log_probs), found, strict=True):
                 column[targets] = values.cpu().numpy()
         return batch.with_columns(per_token={PIECES: pieces, LOG_PROBS: log_probs})
@@ -184,39 +185,46 @@ class Personal(nn.Module):
         loss = soft_loss(hidden, embedding, bias, pieces, log_probs.exp(), weights)
         return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
 
-    def cost(self, batch: Batch) -> float:
+    def cost(self, batch: Batch, part: slice | None = None) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
-        costs, grid = self._score(batch, self.max_tokens)
+        costs, grid = self._score(batch, self.max_tokens, part)
         return float((costs / (grid.lengths * len(batch))[grid.post]).sum())
 
-    def pay(self, batch: Batch) -> Paid:
-        """The cost of each whole post; no gradient is recorded, no user gets a row."""
-        costs, grid = self._score(batch)
-        paid = costs.new_zeros(len(batch)).index_add_(0, grid.post, costs)
-        return Paid(paid.cpu().numpy(), batch.words)
+    def pay(self, batch: Batch, part: slice | None = None) -> Paid:
+        """The cost of each whole post, or of these; no gradient is recorded, nobody gets a row."""
+        costs, grid = self._score(batch, part=part)
+        paid = costs.new_zeros(len(grid.lengths)).index_add_(0, grid.post, costs)
+        return Paid(paid.cpu().numpy(), batch.words if part is None else batch.words[part])
 
     @property
     def pieces(self) -> int:
         """The number of pieces that it predicts."""
         return self.shared.pieces
 
-    def outlook(self, batch: Batch) -> Outlook:
+    def outlook(self, batch: Batch, part: slice | None = None) -> Outlook:
         """What it says of each piece of a batch but the first of a post, and how sure it was."""
-        hidden, targets, _ = self._look(batch, None)
+        hidden, targets, _ = self._look(batch, None, part)
         found = outlook(hidden, self.shared.embedding, self.shared.output_bias, targets)
         return Outlook(*(each.double().cpu().numpy() for each in found))
 
     @torch.no_grad()
-    def _look(self, batch: Batch, max_tokens: int | None) -> tuple[Tensor, Tensor, Grid]:
+    def _look(
+        self, batch: Batch, max_tokens: int | None, part: slice | None = None
+    ) -> tuple[Tensor, Tensor, Grid]:
         """Hidden vectors without dropout, what they should predict, and how these are laid out."""
-        inputs, targets, grid = predictions(batch, max_tokens, self.device.device)
-        taken = self.users.take(batch.user, learn=False)
+        taken, own = self.users.take(batch.user, learn=False), batch
+        if part is not None:
+            own = batch.select(np.arange(part.start, part.stop))
+            taken = taken._replace(which=taken.which[part])
+        inputs, targets, grid = predictions(own, max_tokens, self.device.device)
         with evaluating(self):
             return self.shared(inputs, grid, self.adapter(taken, grid)), targets, grid
 
-    def _score(self, batch: Batch, max_tokens: int | None = None) -> tuple[Tensor, Grid]:
+    def _score(
+        self, batch: Batch, max_tokens: int | None = None, part: slice | None = None
+    ) -> tuple[Tensor, Grid]:
         """−log p of each token but a post's first, ``[tokens]``, and how these are laid out."""
-        hidden, targets, grid = self._look(batch, max_tokens)
+        hidden, targets, grid = self._look(batch, max_tokens, part)
         costs = nats(hidden, self.shared.embedding, self.shared.output_bias, targets)
         return costs.double(), grid
 

@@ -139,7 +139,7 @@ class Trained:
 
     def known(self) -> list[str]:
         """The names of the users who have a vector."""
-        return [self.users.name(number) for number in self.model.users.numbers().tolist()]
+        return [self.users.name(number) for number in np.asarray(self.model.users.whole()).tolist()]
 
 
 def save(trained: Trained, out: str | Path, replace: bool = False) -> None:
@@ -159,7 +159,7 @@ def write(trained: Trained, folder: Path) -> None:
     with trained.saving():
         weights = dict(model.state_dict())
         tensors.refuse_not_finite(weights, folder.parent)
-        tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.vectors[:count]})
+        tensors.write(folder / WEIGHTS, weights | {VECTORS: model.users.state()["vectors"]})
     if saved is not None:
         saved.write(folder)
     pq.write_table(pa.table({"user": pa.array(trained.known(), pa.string())}), folder / USERS)

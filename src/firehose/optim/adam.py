@@ -77,8 +77,8 @@ class Adam(UpdateRule):
         return norm
 
     def _step_rows(self, users: UserRows, gradient: Gradient, rate: float) -> None:
-        """Move the rows of users along their gradients."""
-        rows, gradients = gradient.rows, gradient.users
+        """Move the rows of users along their gradients, each where it is held."""
+        rows, gradients = users.own(gradient.rows, gradient.users)
         steps, first, second = (state[rows] for state in self.rows.values())
         steps += 1
         first.lerp_(gradients, 1 - BETAS[0])

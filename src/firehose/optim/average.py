@@ -13,6 +13,7 @@ from torch import Tensor
 
 from firehose.optim.rows import RowState, UserRows
 from firehose.optim.rule import Trainable
+from firehose.parallel.shards import Share
 
 RAMP = 1 / 3  # of the steps so far: no horizon in steps is longer, so that the start fades
 
@@ -49,8 +50,9 @@ class RowAverage(RowState):
         super().__init__(users, (users.vectors.shape[1],))
         self.stamps = RowState(users, dtype=torch.float64)  # the clock when a row last moved
         self.clock = 0.0  # −Σ ln decay, over all steps
-        self.total = torch.zeros_like(users.total)  # of the averages of all rows, kept up to date
-        self.added(torch.arange(len(users)))
+        self.total = torch.zeros_like(users.total)  # of the averages of all rows here, up to date
+        self._total = Share(users.shards, lambda: self.total[None])
+        self.added(torch.arange(users.shards.room(len(users))))
 
     def follow(self, decay: float) -> None:
         """Let time pass; rows that moved did so before."""
@@ -90,14 +92,14 @@ class RowAverage(RowState):
 
     def whole_state(self) -> dict[str, Any]:
         """All that is kept, for a checkpoint."""
-        tensors = {"average": super().state(), "stamps": self.stamps.state(), "total": self.total}
-        return tensors | {"clock": self.clock}
+        tensors = {"average": super().state(), "stamps": self.stamps.state()}
+        return tensors | {"total": torch.from_numpy(self._total.sum()), "clock": self.clock}
 
     def restore_whole(self, state: Mapping[str, Any]) -> None:
         """Become what ``whole_state`` was taken from."""
         super().restore(state["average"])
         self.stamps.restore(state["stamps"])
-        self.total, self.clock = state["total"].clone(), state["clock"]
+        self.total, self.clock = self.table.shards.once(state["total"]), state["clock"]
 
 
 class Average:
@@ -163,18 +165,21 @@ class Average:
         """
         torch._foreach_copy_(self.parameters, self.shared)
         if self.rows is not None:
-            rows = torch.cat([self._known(users), *moved]).unique()
-            self.rows.table.put(rows, self.rows.now(rows))
+            known = self._known(users)
+            (own,) = self.rows.table.own(torch.cat([known[:0], *moved]))
+            places = torch.cat([known, own]).unique()
+            self.rows.table.put(places, self.rows.now(places))
 
     def _known(self, users: NDArray[np.integer] | None) -> Tensor:
-        """The rows of those of these users who have one."""
+        """The places of those of these users who have a row that is held here."""
         table = self.model.users
         if table is None:
             return torch.zeros(0, dtype=torch.int64)
         if users is None:
-            return torch.arange(len(table))
+            return torch.arange(table.shards.room(len(table)))
         rows = table.rows(np.unique(users))
-        return torch.from_numpy(rows[rows >= 0])
+        (places,) = table.own(torch.from_numpy(rows[rows >= 0]))
+        return places
 
     def _swap(self) -> None:
         for place, weight in enumerate(self.parameters):

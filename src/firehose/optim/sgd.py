@@ -26,10 +26,11 @@ class SGD(UpdateRule):
     def step(self, gradient: Gradient) -> float:
         """Move; returns the norm of the gradient before clipping."""
         norm = clip(gradient, self.settings.clip)
-        rate, users, rows = self.settings.rate, self.model.users, gradient.rows
+        rate, users = self.settings.rate, self.model.users
         gradients, weights = gradient.moving(self.parameters)
         if gradients:
             torch._foreach_add_(weights, gradients, alpha=-rate)
         if users is not None:
-            users.put(rows, users.vectors[rows] - rate * self.settings.user_rate * gradient.users)
+            rows, slopes = users.own(gradient.rows, gradient.users)
+            users.put(rows, users.vectors[rows] - rate * self.settings.user_rate * slopes)
         return norm

@@ -15,16 +15,18 @@ from firehose.faults import told
 from firehose.machine import gpus
 from firehose.parallel.heartbeat import Heartbeat, connect
 from firehose.parallel.place import LostError, Place
+from firehose.parallel.shards import sharding
 
 MEETING = 60.0  # seconds for all processes to be there
 NEVER = timedelta(days=365)  # a sum waits for as long as there are signs of life: see heartbeat
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[None]:
+def joined(shard_users: bool = False) -> Iterator[None]:
     """Inside, this process plays with the others that torchrun or ``launch`` has started.
 
-    Only the first of them prints. Alone, nothing is done.
+    Only the first of them prints. With ``shard_users``, each holds a share of what is kept of
+    users. Alone, nothing is done.
     """
     place = Place.here()
     if place.size == 1:
@@ -36,6 +38,7 @@ def joined() -> Iterator[None]:
             stack.enter_context(contextlib.redirect_stdout(None))
             stack.callback(setattr, progress.console, "quiet", progress.console.quiet)
             progress.console.quiet = True
+        stack.enter_context(sharding(shard_users))
         try:
             yield
         except LostError as lost:

@@ -180,28 +180,32 @@ def _dumped(seals: File | Sequence[File]) -> list[dict[str, Any]]:
     return [seal.model_dump() for seal in ([seals] if isinstance(seals, File) else seals)]
 
 
-def pack(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def pack(
+    state: Mapping[str, Any], prefix: str = ""
+) -> tuple[dict[str, Tensor | tensors.Blocks], dict[str, Any]]:
     """The tensors and arrays of a state by their paths, and all else as values of JSON.
 
     Where a tensor or an array was, the values say which of the two, in a table of its own.
     """
-    tensors: dict[str, Tensor] = {}
+    found: dict[str, Tensor | tensors.Blocks] = {}
     values: dict[str, Any] = {}
     for name, value in state.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping):
             inner, values[name] = pack(value, f"{path}/")
-            tensors |= inner
+            found |= inner
         elif isinstance(value, Tensor):
-            tensors[path], values[name] = value, {MARK: "tensor"}
+            found[path], values[name] = value, {MARK: "tensor"}
         elif isinstance(value, np.ndarray):
-            tensors[path], values[name] = torch.from_numpy(np.array(value)), {MARK: "array"}
+            found[path], values[name] = torch.from_numpy(np.array(value)), {MARK: "array"}
+        elif isinstance(value, tensors.Blocks):
+            found[path], values[name] = value, {MARK: value.mark}
         else:
             values[name] = value
-    return tensors, values
+    return found, values
 
 
-def unpack(tensors: Mapping[str, Tensor], values: Mapping[str, Any], prefix: str = "") -> State:
+def unpack(found: Mapping[str, Tensor], values: Mapping[str, Any], prefix: str = "") -> State:
     """The state that ``pack`` took apart."""
     state: State = {}
     for name, value in values.items():
@@ -209,7 +213,7 @@ def unpack(tensors: Mapping[str, Tensor], values: Mapping[str, Any], prefix: str
         if not isinstance(value, Mapping):
             state[name] = value
         elif MARK in value:
-            state[name] = tensors[path] if value[MARK] == "tensor" else tensors[path].numpy()
+            state[name] = found[path] if value[MARK] == "tensor" else found[path].numpy()
         else:
-            state[name] = unpack(tensors, value, f"{path}/")
+            state[name] = unpack(found, value, f"{path}/")
     return state

@@ -5,8 +5,9 @@ import ctypes
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from firehose.errors import FirehoseError
 
@@ -21,17 +22,18 @@ def write_whole(path: Path, content: bytes) -> None:
     with writing(path):
         make_folder(path.parent)
         try:
-            write_through(beside, content)
+            write_through(beside, [content])
             beside.replace(path)
             sync(path.parent)
         finally:
             beside.unlink(missing_ok=True)
 
 
-def write_through(path: Path, content: bytes) -> None:
-    """Write a file and bring its content to disk, but not its name."""
+def write_through(path: Path, content: Iterable[Any]) -> None:
+    """Write a file piece by piece, and bring its content to disk, but not its name."""
     with path.open("wb") as file:
-        file.write(content)
+        for piece in content:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
 

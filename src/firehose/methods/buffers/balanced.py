@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch
 from firehose.methods.buffers import Buffer, BufferSettings
-from firehose.methods.buffers.storage import Bag, Columns, State, place_posts
+from firehose.methods.buffers.storage import Bag, Columns, place_posts
 from firehose.methods.step import Setup
 
 
@@ -81,7 +81,7 @@ class Balanced(Buffer):
         self.count -= len(erased)
         return len(erased)
 
-    def state(self) -> State:
+    def state(self) -> dict[str, Any]:
         """The posts, and all that decides what happens to the next ones."""
         # The order of users decides who is drawn.
         slots = [(user, slot) for user in self.users.users for slot in self.slots[user]]

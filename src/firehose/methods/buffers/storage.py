@@ -10,51 +10,83 @@ from firehose.batch import Batch, UniformBatch
 from firehose.errors import FirehoseError
 from firehose.methods.buffers import Buffer, BufferSettings
 from firehose.methods.step import Setup
-from firehose.optim.rows import UserIndex, grown
+from firehose.optim.rows import UserIndex, grown, grown_to
+from firehose.parallel.shards import Shards, Share
 
 Slots = NDArray[np.int64]
-State = dict[str, NDArray[Any]]
 
 
 class Columns:
-    """Posts in numbered slots: for every column of a batch an array with a row for each slot."""
+    """Posts in numbered slots: for every column of a batch an array with a row for each slot.
+
+    Where tables are dealt out to processes, each holds a share of the slots.
+    """
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
+        self.shards = Shards.here()
         self.kind: type[Batch] = Batch
-        self.rows: dict[str, NDArray[Any]] = {}
+        self.slots = 0  # that there is room for, in all processes
+        self.rows: dict[str, NDArray[Any]] = {}  # of the slots here
+        self.shares: dict[str, Share] = {}
 
     def fit(self, batch: Batch) -> None:
         """Take the columns of this batch, if none are known yet."""
         if not self.rows:
-            self.kind = type(batch)
-            self.rows = batch.select(np.zeros(0, np.int64)).to_rows(self.max_tokens)
+            self._take_over(
+                type(batch), batch.select(np.zeros(0, np.int64)).to_rows(self.max_tokens)
+            )
 
     def put(self, slots: Slots, batch: Batch) -> None:
         """Put the posts of a batch into these slots, all different."""
-        added = batch.to_rows(self.max_tokens)
+        added, shards = batch.to_rows(self.max_tokens), self.shards
         if added.keys() != self.rows.keys():
             raise FirehoseError(
                 f"A buffer with the columns {', '.join(self.rows)} was given posts with "
                 f"{', '.join(added)}; a learner must add the same columns to all posts."
             )
+        self.slots = grown_to(self.slots, int(slots.max(initial=-1)) + 1)
+        here = shards.mine(slots)
+        places = slots[here] // shards.parts
         for name, rows in added.items():
-            self.rows[name] = grown(self.rows[name], int(slots.max(initial=-1)) + 1)
-            self.rows[name][slots] = rows
+            self.rows[name] = grown(self.rows[name], shards.room(self.slots))
+            self.rows[name][places] = rows[here]
 
     def take(self, slots: Slots) -> Batch:
         """The posts in these slots."""
-        return self.kind.from_rows({name: rows[slots] for name, rows in self.rows.items()})
+        found = self.shards.fetch(slots, *self.rows.values())
+        return self.kind.from_rows(dict(zip(self.rows, found, strict=True)))
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Every column, by name."""
-        return {f"column.{name}": rows for name, rows in self.rows.items()}
+    def keep(self, slots: Slots) -> None:
+        """Move the posts of these slots to the first ones, in this order, and erase all others."""
+        if not np.array_equal(slots, np.arange(len(slots))):
+            found = self.shards.fetch(slots, *self.rows.values())
+            for rows, values in zip(self.rows.values(), found, strict=True):
+                own = self.shards.part(values)
+                rows[: len(own)] = own
+        for rows in self.rows.values():
+            rows[self.shards.room(len(slots)) :] = 0
+
+    def state(self, slots: int | None = None) -> dict[str, Any]:
+        """Every column by name, of all slots or of so many, to be written."""
+        count = self.slots if slots is None else min(slots, self.slots)
+        return {f"column.{name}": share.whole(count) for name, share in self.shares.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take over the columns that ``state`` returned."""
         names = [name for name in state if name.startswith("column.")]
-        self.rows = {name.removeprefix("column."): state[name].copy() for name in names}
-        self.kind = Batch if "length" in self.rows else UniformBatch
+        rows = {name.removeprefix("column."): state[name] for name in names}
+        self._take_over(Batch if "length" in rows else UniformBatch, rows)
+
+    def _take_over(self, kind: type[Batch], rows: Mapping[str, NDArray[Any]]) -> None:
+        """Have these columns, and of their rows those that are to be here."""
+        self.kind = kind
+        self.slots = max(map(len, rows.values()), default=0)
+        self.rows = {name: self.shards.part(column).copy() for name, column in rows.items()}
+        self.shares = {name: self._share(name) for name in rows}
+
+    def _share(self, name: str) -> Share:
+        return Share(self.shards, lambda: self.rows[name])
 
 
 def place_posts(
@@ -107,7 +139,7 @@ class Pool(Buffer):
     def __init__(self, settings: BufferSettings, setup: Setup) -> None:
         self.settings = settings
         self.columns = Columns(setup.max_tokens)
-        self.seen = UserIndex()
+        self.seen = UserIndex(Shards.here())
         self.count = 0
 
     def __len__(self) -> int:
@@ -143,13 +175,12 @@ class Pool(Buffer):
     def keep(self, slots: Slots) -> None:
         """Move the posts of these slots to the first ones, in this order, and erase all others."""
         self.count = len(slots)
-        for rows in self.columns.rows.values():
-            rows[: self.count], rows[self.count :] = rows[slots], 0
+        self.columns.keep(slots)
 
     def state(self) -> dict[str, Any]:
         """The posts, and all that decides what happens to the next ones."""
         counters = {name: getattr(self, name) for name in self.counters}
-        return self.columns.state() | {"seen": self.seen.numbers()} | counters
+        return self.columns.state() | {"seen": self.seen.whole()} | counters
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from firehose.batch import Batch, gather
 from firehose.methods.buffers import Buffer, BufferSettings
 from firehose.methods.buffers.balanced import Balanced
-from firehose.methods.buffers.storage import Columns, State, place_posts, rank
+from firehose.methods.buffers.storage import Columns, place_posts, rank
 from firehose.methods.step import Setup
 from firehose.optim.rows import UserIndex, grown
+from firehose.parallel.shards import Shards, Share
 
 
 class Stratified(Buffer):
@@ -29,8 +30,9 @@ class Stratified(Buffer):
     def __init__(self, settings: BufferSettings, setup: Setup) -> None:
         self.columns = Columns(setup.max_tokens)
         self.per_user = settings.per_user or 0
-        self.users = UserIndex()  # each has a row of slots
-        self.pushed = np.zeros(0, np.int32)  # [rows], posts of this user so far
+        self.users = UserIndex(Shards.here())  # each has a row of slots
+        self.pushed = np.zeros(0, np.int32)  # [rows here], posts of this user so far
+        self._pushed = Share(self.users.shards, lambda: self.pushed)
         self.count = 0
 
     def __len__(self) -> int:
@@ -42,27 +44,31 @@ class Stratified(Buffer):
             return batch
         self.columns.fit(batch)
         rows = self.users.meet(batch.user)
-        self.pushed = grown(self.pushed, len(self.users))
-        number = self.pushed[rows] + rank(rows)  # of the post among all of its user
+        shards = self.users.shards
+        self.pushed = grown(self.pushed, shards.room(len(self.users)))
+        (before,) = shards.fetch(rows, self.pushed)
+        number = before + rank(rows)  # of the post among all of its user
         place = number % self.per_user
         if self.is_reservoir:
             drawn = np.floor(generator.random(len(batch)) * (number + 1)).astype(np.int64)
             place = np.where(number < self.per_user, number, drawn)
         target = np.where(place < self.per_user, rows * self.per_user + place, -1)
-        used = place < self.pushed[rows]
-        np.add.at(self.pushed, rows, 1)
+        used = place < before
+        np.add.at(self.pushed, rows[shards.mine(rows)] // shards.parts, 1)
         self.count += int((number < self.per_user).sum())
         return place_posts(self.columns, batch, target.tolist(), used)
 
     def sample(self, count: int, generator: np.random.Generator) -> Batch:
         """Posts drawn with replacement: a user, all alike, then one of the user's posts."""
         rows = generator.integers(0, len(self.users), count)
-        held = np.minimum(self.pushed[rows], self.per_user)
+        (pushed,) = self.users.shards.fetch(rows, self.pushed)
+        held = np.minimum(pushed, self.per_user)
         return self.columns.take(rows * self.per_user + generator.integers(0, held))
 
     def all(self) -> Batch:
         """User by user."""
-        held = np.minimum(self.pushed[: len(self.users)], self.per_user).astype(np.int64)
+        (pushed,) = self.users.shards.fetch(np.arange(len(self.users)), self.pushed)
+        held = np.minimum(pushed, self.per_user).astype(np.int64)
         places, _ = gather(np.arange(len(held)) * self.per_user, held)
         return self.columns.take(places)
 
@@ -82,18 +88,19 @@ class Stratified(Buffer):
         self.count -= erased
         return erased
 
-    def state(self) -> State:
+    def state(self) -> dict[str, Any]:
         """The posts, and all that decides what happens to the next ones."""
         users = len(self.users)
-        held = {n: rows[: users * self.per_user] for n, rows in self.columns.state().items()}
-        return held | {"user_of": self.users.numbers(), "pushed": self.pushed[:users]}
+        pushed = self._pushed.whole(users)
+        held = self.columns.state(users * self.per_user)
+        return held | {"user_of": self.users.whole(), "pushed": pushed}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Become what ``state`` was taken from."""
         self.columns.restore(state)
         self.users.assign(state["user_of"])
-        self.pushed = state["pushed"].copy()
-        self.count = int(np.minimum(self.pushed, self.per_user).sum())
+        self.pushed = self.users.shards.part(state["pushed"]).copy()
+        self.count = int(np.minimum(state["pushed"], self.per_user).sum())
 
 
 class StratifiedReservoir(Stratified):
