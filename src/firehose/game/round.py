@@ -64,7 +64,8 @@ def play(
         paid = clock("pay", predictor.pay(batch))  # predict, see the words, and pay at once
         if not np.isfinite(paid.nats).all():
             raise Broken
-        released = clock("admit", optimizer.admit(batch, generator))
+        lesson = predictor.to_learn_from(batch)
+        released = clock("admit", optimizer.admit(lesson, generator))
         step = Step(model, learner, released, memory, generator, optimizer.rule)
         learner.begin_round(step)
         steps = clock("descend", optimizer.descend(step))

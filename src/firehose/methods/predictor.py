@@ -45,6 +45,10 @@ class Predictor(Plugin):
         """What each post costs, without changing anything."""
         raise NotImplementedError
 
+    def to_learn_from(self, batch: Batch) -> Batch:
+        """The posts that were just paid for, as the model should learn from them."""
+        return batch
+
     def learn(self, batch: Batch) -> None:
         """Called in every round after it was paid for, when the steps were taken."""
 

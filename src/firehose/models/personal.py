@@ -25,6 +25,7 @@ from firehose.models.users import Users, UserVectors
 from firehose.optim.gradient import Gradient
 
 PIECES, LOG_PROBS = "output pieces", "output log-probabilities"  # columns, where outputs are kept
+SHARE = "share"  # a column: how much of a token is to be learned; all, where there is none
 Architecture = Literal["agnostic", "encoder", "decoder", "adapters"]
 
 
@@ -126,9 +127,10 @@ class Personal(nn.Module):
     def loss(self, batch: Batch, part: slice | None = None) -> tuple[Tensor, UserVectors]:
         """The mean over posts of the mean cost of their tokens, to be differentiated.
 
-        Posts are cut to ``plan.max_tokens`` tokens. The second value holds the vectors of the users
-        in the batch, which have a gradient after ``backward``. New users get a row. With ``part``,
-        it is what these posts add to the mean: the sum over parts is the whole.
+        What a token costs is times its share, where the batch has that column. Posts are cut to
+        ``plan.max_tokens`` tokens. The second value holds the vectors of the users in the batch,
+        which have a gradient after ``backward``. New users get a row. With ``part``, it is what
+        these posts add to the mean: the sum over parts is the whole.
         """
         (hidden, embedding, bias), targets, weights, taken = self._learn_to_predict(batch, part)
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
@@ -145,7 +147,7 @@ class Personal(nn.Module):
         shared = self.shared
         with self.device.learning(), self.random.sharing(grid.tokens):
             hidden = shared(inputs, grid, self.adapter(taken, grid))
-        weights = (1 / (grid.lengths * len(batch)))[grid.post]
+        weights = (1 / (grid.lengths * len(batch)))[grid.post] * self._share(batch, part)
         parts = (hidden, shared.embedding, shared.output_bias)
         return (part.to(self.device.precision) for part in parts), targets, weights, taken
 
@@ -188,7 +190,15 @@ class Personal(nn.Module):
     def cost(self, batch: Batch, part: slice | None = None) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
         costs, grid = self._score(batch, self.max_tokens, part)
+        costs = costs * self._share(batch, part)
         return float((costs / (grid.lengths * len(batch))[grid.post]).sum())
+
+    def _share(self, batch: Batch, part: slice | None) -> Tensor | float:
+        """How much of each token is to be learned."""
+        if SHARE not in batch.per_token:
+            return 1.0
+        share = batch.per_token[SHARE][predicted_places(batch, self.max_tokens, part)]
+        return torch.from_numpy(share.astype(np.float32)).to(self.device.device)
 
     def pay(self, batch: Batch, part: slice | None = None) -> Paid:
         """The cost of each whole post, or of these; no gradient is recorded, nobody gets a row."""

@@ -15,6 +15,7 @@ from firehose.methods.experts.posterior import Posterior
 from firehose.methods.predictor import PREDICTORS, RawWeights
 from firehose.methods.step import Setup
 from firehose.models.model import Outlook
+from firehose.models.personal import SHARE, predicted_places
 from small_methods import stream
 from small_models import PIECES, awake, tiny
 
@@ -101,6 +102,43 @@ def test_what_was_paid_is_what_is_learned_from_whether_or_not_it_is_kept() -> No
         other.learn(batch)
     last = stream(5)[-1]
     assert one.pay(last).nats.tolist() == other.pay(last).nats.tolist()
+
+
+def test_a_model_that_learns_by_its_share_descends_what_the_mixture_pays() -> None:
+    """Against differences, while all opinions weigh the same, whatever the model says."""
+    mixed = mixture()
+    *past, batch = stream(6)
+    mixed.prime(past)
+    model = mixed.model
+    model.max_tokens = int(batch.lengths.max())
+
+    def paid() -> float:
+        return float((mixed.pay(batch).nats / (batch.lengths - 1)).mean())
+
+    paid()
+    lesson = mixed.to_learn_from(batch)
+    share = lesson.per_token[SHARE][predicted_places(batch)]
+    assert 0 < share.min() < 0.9 * share.max() < 1
+    gradient = model.gradient(lesson)
+    assert gradient.loss == pytest.approx(model.cost(lesson), rel=1e-5)
+    weight, names = model.shared.output_bias, [name for name, _ in model.named_parameters()]
+    slope = gradient.shared[names.index("shared.output_bias")]
+    assert slope is not None
+    for piece in range(0, PIECES, 5):
+        costs = []
+        for change in (0.01, -0.02):
+            with torch.no_grad():
+                weight[piece] += change
+            costs.append(paid())
+        with torch.no_grad():
+            weight[piece] += 0.01
+        assert (costs[0] - costs[1]) / 0.02 == pytest.approx(float(slope[piece]), abs=1e-5)
+
+
+def test_a_model_can_learn_as_if_it_were_alone() -> None:
+    batch = stream(1)[0]
+    for chosen in ({"learn_by_share": False}, {"weight_sets": 0}):
+        assert mixture(**chosen).to_learn_from(batch) is batch
 
 
 def test_the_gate_s_steps_follow_the_gradient() -> None:

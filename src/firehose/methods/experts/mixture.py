@@ -1,7 +1,7 @@
 """Experts mixed online: the model, averages of it and memories, weighed place by place."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from firehose.methods.experts.posterior import Posterior
 from firehose.methods.predictor import Predictor
 from firehose.methods.step import Setup
 from firehose.models.model import Outlook, Paid, Speaker, WeightSet
+from firehose.models.personal import SHARE, predicted_places
 from firehose.plugins import Choice
 
 AT_ONCE = 1 << 23  # probabilities that experts are asked for at once when a text is written
@@ -29,12 +30,21 @@ class MixtureSettings(Choice):
     kind: str = "mixture"
     experts: tuple[ExpertChoice, ...] = Field(default=("memory",), validate_default=True)
     weight_sets: int = Field(default=1, ge=0, le=16)  # of the model: the first that pay; 0: none
+    learn_by_share: bool = True  # whether the model learns a piece by its share in what was said
     prime: bool = True  # whether the experts know the posts that come before the stream
     weighing: Literal["network", "posterior"] = "network"  # by place, or by what each has paid
     hidden: int = Field(default=64, ge=1, le=4096)  # units of the network that weighs
     rate: float = Field(default=3e-3, gt=0, allow_inf_nan=False)  # of its steps
     steps: int = Field(default=4, ge=0, le=100)  # on each round, each on a share of its pieces
     seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+class _Paid(NamedTuple):
+    """A batch that was paid for."""
+
+    batch: Batch
+    evidence: Evidence
+    share: NDArray[np.float64]  # [places], of the model in what was said of the piece that came
 
 
 class Mixture(Predictor):
@@ -60,7 +70,7 @@ class Mixture(Predictor):
         empty = self.gather(nothing, np.zeros((0, 1), np.int64), outlooks, np.zeros((0, 0, 1)))
         sizes = len(empty.features), len(empty.speaks)
         self.gate = _make_gate(settings, *sizes)
-        self._paid: tuple[Batch, Evidence] | None = None  # the last batch, until it is learned from
+        self._paid: _Paid | None = None  # the last batch, until it is learned from
 
     @property
     def opinions(self) -> tuple[str, ...]:
@@ -76,19 +86,41 @@ class Mixture(Predictor):
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
-        evidence = self._look(batch)
-        self._paid = batch, evidence
-        post = _posts(batch)
-        nats = -np.log(self.gate.mix(evidence, post)[:, 0])
-        return Paid(np.bincount(post, nats, len(batch)).astype(np.float64), batch.words)
+        evidence, post = self._look(batch), _posts(batch)
+        by_model = evidence.probability.copy()
+        by_model[: -1 - len(self.mixed)] = by_model[-1:] = 0  # memories, and the uniform opinion
+        both = np.concatenate([evidence.probability, by_model], axis=2)
+        mixed, by_model = self.gate.mix(evidence._replace(probability=both), post).T
+        self._paid = _Paid(batch, evidence, by_model / mixed)
+        nats = np.bincount(post, -np.log(mixed), len(batch))
+        return Paid(nats.astype(np.float64), batch.words)
+
+    def to_learn_from(self, batch: Batch) -> Batch:
+        """The posts, with the model's share in what was said of each piece.
+
+        The gradient of what the mixture pays is the model's own, times this share: steps are not
+        spent on what a memory knows.
+        """
+        if not (self.settings.learn_by_share and self.mixed):
+            return batch
+        share = np.zeros(len(batch.tokens), np.float16)
+        share[predicted_places(batch)] = self._of(batch).share
+        return batch.with_columns(per_token={SHARE: share})
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""
-        evidence = self._paid[1] if self._paid and self._paid[0] is batch else self._look(batch)
+        evidence = self._of(batch).evidence
         self._paid = None
         self.gate.learn(evidence, _posts(batch))
         for expert in self.experts:
             expert.learn(batch)
+
+    def _of(self, batch: Batch) -> _Paid:
+        """What was said of a batch, which need not have been paid for."""
+        if self._paid is None or self._paid.batch is not batch:
+            self.pay(batch)
+        assert self._paid is not None
+        return self._paid
 
     def forget(self, user: int) -> int:
         """Erase a user's posts and counts; returns how many posts there were."""
