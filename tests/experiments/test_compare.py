@@ -16,6 +16,7 @@ from firehose.game.outcome import Outcome
 from firehose.game.run import play
 from firehose.game.scoring import read_costs
 from firehose.game.settings import make_settings
+from firehose.report.words import perplexity
 from small_commands import Commands
 from small_models import TINY_GAME
 
@@ -44,7 +45,7 @@ def test_what_is_read_is_what_was_written(runs: list[Path]) -> None:
         ("users alike", first.test_balanced),
         ("per token", first.test_per_token),
     ):
-        assert shown[head] == f"{number.value:.1f}"
+        assert shown[head] == perplexity(number.value)
 
 
 def test_the_page_shows_every_run_and_the_floor(runs: list[Path], tmp_path: Path) -> None:

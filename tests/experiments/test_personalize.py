@@ -10,11 +10,12 @@ from conftest import prepared, simple_posts
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments import personalize as module
+from firehose.experiments.jobs import Job
 from firehose.experiments.personalize import Personalization, personalize
 from small_experiments import do, tiny_scale
 
 
-def _here(jobs: list[module.Job], _: int) -> dict[str, str]:
+def _here(jobs: list[Job], _: int) -> dict[str, str]:
     for job in jobs:
         if not job.is_done:
             do(job)

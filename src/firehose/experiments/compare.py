@@ -140,7 +140,7 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         found.table(),
         *_differences(found),
         Heading("Through time, and back"),
-        *(kind.show(found, found.runs, out / name) for name, kind in FIGURES.items()),
+        *(FIGURES[name].show(found, found.runs, out / name) for name in _drawn(found)),
         Heading("Slices"),
         *(
             slice_table({run.name: slices(run.outcome) for run in found.runs}, title)
@@ -159,6 +159,14 @@ def write(found: Comparison, out: Path, command: str) -> Path:
     content = page(f"The game on {found.corpus}", summary, blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
+
+
+def _drawn(found: Comparison) -> list[str]:
+    """The figures that have something to say: compute only where runs differ in it."""
+    spent = {run.outcome.compute["gradient steps"] for run in found.runs}
+    ratio = [] if found.baseline is None else ["ratio"]
+    rest = [name for name in FIGURES if name not in ("ratio", "compute")]
+    return [*ratio, *rest, *(["compute"] if len(spent) > 1 else [])]
 
 
 def _differences(found: Comparison) -> list[Block]:

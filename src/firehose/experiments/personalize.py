@@ -14,7 +14,7 @@ from firehose.experiments.reproduce import make_schedule
 from firehose.game.totals import Measured
 from firehose.progress import announce
 from firehose.report.tables import Table
-from firehose.report.words import interval, perplexity
+from firehose.report.words import interval, number
 
 EXPERIMENT = "personalize"
 METHODS = ("model", "model and memories")  # the best one last
@@ -54,13 +54,14 @@ class Personalization(NamedTuple):
         return answer | {"methods": found, "page": str(self.page)}
 
 
-def personalize(
+def personalize(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: Corpus | str | Path,
     out: str | Path = "personalized",
     scale: str | Path = "laptop",
     seeds: int = 1,
     jobs: int | None = None,
     mask: bool = False,
+    reuse_older: bool = False,
     command: str = "firehose.personalize(…)",
 ) -> Personalization:
     """Play the same stream without and with knowing who writes, and say what that is worth.
@@ -72,7 +73,9 @@ def personalize(
     """
     opened, folder = open_corpus(corpus), Path(out)
     _refuse_too_little(opened)
-    schedule = make_schedule(read_experiments(EXPERIMENT), opened, folder, scale, seeds)
+    schedule = make_schedule(
+        read_experiments(EXPERIMENT), opened, folder, scale, seeds, reuse_older
+    )
     if failed := execute(schedule.jobs, jobs or schedule.at_once()):
         names = {job.key: job for job in schedule.jobs}
         key, why = next(iter(failed.items()))
@@ -110,13 +113,15 @@ def _read(name: str, jobs: list[Job], corpus: Corpus) -> Method:
 def answer(paid: Pair) -> str:
     """What knowing who writes was worth on a stream, in one sentence with its interval."""
     gain = paid.gain()
-    unknown, known = map(perplexity, paid.perplexities())
+    before, after = paid.perplexities()
+    places = 0 if max(before, after) >= 100 else 1
+    unknown, known = number(before, places), number(after, places)
     value, low, high = interval(*(100 * each for each in (gain.value, gain.low, gain.high)))
-    sure = f"95 % of samples of users: {low} to {high} %"
+    sure = f"95\N{NO-BREAK SPACE}% of samples of users: {low} to {high}\N{NO-BREAK SPACE}%"
     if gain.low > 0:
         return (
-            f"Knowing who writes lowers the perplexity of the next post by {value} % ({sure}), "
-            f"from {unknown} to {known} per word."
+            "Knowing who writes lowers the perplexity of the next post by "
+            f"{value}\N{NO-BREAK SPACE}% ({sure}), from {unknown} to {known} per word."
         )
     if gain.high < 0:
         value, low, high = interval(*(-100 * each for each in (gain.value, gain.high, gain.low)))
