@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import prepared, simple_posts
@@ -52,6 +53,9 @@ def test_what_is_printed_is_what_was_paid(found: Personalization) -> None:
     assert best["users known"] == pytest.approx(found.methods[-1].online.known[0].perplexity())
     assert best["gain"]["value"] == pytest.approx(1 - best["users known"] / best["users unknown"])
     assert best["gain"]["low"] <= best["gain"]["value"] <= best["gain"]["high"]
+    rows = pq.read_table(found.page.parent / "results.parquet").to_pylist()
+    gains = [row["value"] for row in rows if row["measure"] == "online, gain"]
+    assert gains[-1] == pytest.approx(best["gain"]["value"])
     agnostic = found.methods[0].unknown[0].settings.model.architecture
     assert agnostic == "agnostic" != found.methods[0].known[0].settings.model.architecture
 

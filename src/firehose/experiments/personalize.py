@@ -11,8 +11,11 @@ from firehose.experiments.gains import Method, Pair
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import read_experiments
 from firehose.experiments.reproduce import make_schedule
+from firehose.game.outcome import Outcome
+from firehose.game.results import rows_of
 from firehose.game.totals import Measured
 from firehose.progress import announce
+from firehose.report.results import Row, write_results
 from firehose.report.tables import Table
 from firehose.report.words import interval, number
 
@@ -87,6 +90,7 @@ def personalize(  # noqa: PLR0913, PLR0917 (an option each)
     is_pretrained = bool(opened.manifest.posts.get("pretrain"))
     sentence = answer(methods[-1].online)
     found = Personalization(folder / "index.html", sentence, is_pretrained, methods)
+    write_results(folder, _rows(methods))
     with announce("drawing"):
         personalize_page.write(found.page, opened, sentence, is_pretrained, methods, mask, command)
     return found
@@ -108,6 +112,21 @@ def _read(name: str, jobs: list[Job], corpus: Corpus) -> Method:
     )
     online = Pair.read(unknown, known, corpus, "online")
     return Method(name, unknown, known, online, Pair.read(unknown, known, corpus, "test"))
+
+
+def _rows(methods: list[Method]) -> list[Row]:
+    """A row for each number of each run, and for what knowing the users was worth."""
+    rows = []
+    for method in methods:
+        for how, jobs in (("unknown", method.unknown), ("known", method.known)):
+            varies = {"method": method.name, "users": how}
+            for job in jobs:
+                rows += rows_of(Outcome.read(job.folder), job.called, job.seed, varies)
+        for measure, pair in (("online", method.online), ("test", method.test)):
+            gain = pair.gain()
+            ends = (gain.value, gain.low, gain.high)
+            rows.append(Row(method.name, f"{measure}, gain", *ends, varies={"method": method.name}))
+    return rows
 
 
 def answer(paid: Pair) -> str:
