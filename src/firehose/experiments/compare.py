@@ -124,8 +124,11 @@ def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
     return Run(f"{name_of(learner)} × {told}", learner, optimizer, outcome)
 
 
-def write(found: Comparison, out: Path, command: str) -> Path:
-    """Write index.html, and each figure as PNG and SVG; each file whole. Returns the page."""
+def write(found: Comparison, out: Path, command: str, sentence: str = "") -> Path:
+    """Write index.html, and each figure as PNG and SVG; each file whole. Returns the page.
+
+    ``sentence`` is what the page begins with.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,6 +158,7 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         blocks += [Heading("In full"), *found.runs[0].outcome.tables()]
     posts, users = many(found.posts, "post"), many(found.users, "user")
     summary = f"{many(len(found.runs), 'run')} on a stream of {posts} by {users}."
+    summary = f"{sentence} {summary}" if sentence else summary
     write_results(out, results(found))
     content = page(f"The game on {found.corpus}", summary, blocks, command)
     write_whole(out / "index.html", content.encode())

@@ -23,7 +23,7 @@ def number(value: float, places: int = 1) -> str:
 
 
 def perplexity(value: float) -> str:
-    """3.142, 86.5, 295, 1,569: about four digits, with separators."""
+    """3.142, 86.5, 295.3, 1,568: about four digits, with separators."""
     places = 0 if value >= 999.95 else 1 if value >= 9.9995 else 3
     return f"{value:,.{places}f}"
 
