@@ -6,7 +6,7 @@ import pytest
 
 from conftest import prepared, simple_posts
 from firehose.data import advice as module
-from firehose.data.advice import advice
+from firehose.data.advice import advice, unpretrained
 from firehose.data.corpus import Corpus
 
 
@@ -24,6 +24,7 @@ def test_what_is_missing_is_said_with_a_remedy(tmp_path: Path) -> None:
     share = again.manifest.posts["pretrain"] / len(posts)
     assert 0.1 < share < 0.3
     assert not any("pretrain" in sentence for sentence in advice(again))
+    assert f"`firehose pretrain {again.path} --out pretrained`" in unpretrained(again)
 
 
 def test_posts_that_are_cut_come_with_a_length_that_covers_them(

@@ -65,7 +65,7 @@ def test_users_come_in_the_order_of_what_they_gain() -> None:
 def test_the_answer_says_which_of_three_things_was_seen() -> None:
     helps = answer(pair([4.0] * 8, [2.0, 2.2] * 4))
     assert helps.startswith("Knowing who writes lowers the perplexity of the next post by 6")
-    assert helps.endswith("from 7.389 to 2.858 per word.")
+    assert helps.endswith("from 7.4 to 2.9 per word.")
     harms = answer(pair([2.0, 2.2] * 4, [4.0] * 8))
     assert "does not help here: it raises" in harms and "by 159 %" in harms
     low, high = (float(each) for each in harms.split("users: ")[1].split(" %")[0].split(" to "))

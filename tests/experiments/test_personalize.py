@@ -4,17 +4,19 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import prepared, simple_posts
 from firehose.data.corpus import Corpus
 from firehose.errors import FirehoseError
 from firehose.experiments import personalize as module
+from firehose.experiments.jobs import Job
 from firehose.experiments.personalize import Personalization, personalize
 from small_experiments import do, tiny_scale
 
 
-def _here(jobs: list[module.Job], _: int) -> dict[str, str]:
+def _here(jobs: list[Job], _: int) -> dict[str, str]:
     for job in jobs:
         if not job.is_done:
             do(job)
@@ -51,6 +53,9 @@ def test_what_is_printed_is_what_was_paid(found: Personalization) -> None:
     assert best["users known"] == pytest.approx(found.methods[-1].online.known[0].perplexity())
     assert best["gain"]["value"] == pytest.approx(1 - best["users known"] / best["users unknown"])
     assert best["gain"]["low"] <= best["gain"]["value"] <= best["gain"]["high"]
+    rows = pq.read_table(found.page.parent / "results.parquet").to_pylist()
+    gains = [row["value"] for row in rows if row["measure"] == "online, gain"]
+    assert gains[-1] == pytest.approx(best["gain"]["value"])
     agnostic = found.methods[0].unknown[0].settings.model.architecture
     assert agnostic == "agnostic" != found.methods[0].known[0].settings.model.architecture
 

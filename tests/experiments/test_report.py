@@ -113,7 +113,7 @@ def test_the_page_of_a_recipe_with_tasks(part: Part, tmp_path: Path) -> None:
     assert text.count("<svg") == 5  # two for each benchmark, one for both
     assert "</b> Disjoint CIFAR. Accuracy on each task" in text
     assert "8 runs with 2 seeds on 2 benchmarks." in text
-    assert "<h2>What came of it</h2>" in text  # and not its own title again
+    assert '#what-came-of-it">What came of it</a></h2>' in text  # and not its own title again
     assert text.rindex("<svg") < text.index("accuracy on each task in the end, %</p>")
     assert len(list((tmp_path / "out/tables").glob("*.csv"))) == 6
     assert "difference, points" in text and "−10.0 … −10.0" in text

@@ -97,12 +97,12 @@ def test_the_table_is_what_the_runs_came_to(done: Schedule) -> None:
         if job.kind == "play" and job.settings.play.optimizer.kind == "online-gd"
         if job.settings.play.steps == 1
     ]
-    text = f"{np.exp(np.mean(np.log(values))):.1f} ± {np.std(values, ddof=1):.1f}"
+    text = f"{np.exp(np.mean(np.log(values))):,.1f} ± {np.std(values, ddof=1):.1f}"
     assert made.rows[0][1] == Beside(text, "137.2")
     oracle = [job for job in part.jobs if job.kind == "offline"]
     own = [scored(job, others=0).own.perplexity() for job in oracle]
     assert made.rows[2][1:] == [
-        Beside(f"{np.exp(np.mean(np.log(own))):.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
+        Beside(f"{np.exp(np.mean(np.log(own))):,.1f} ± {np.std(own, ddof=1):.1f}", "94.1"),
         "–",
     ]
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 
 from firehose.report import figures
-from firehose.report.page import Figure, Heading, Paragraph, inline, page
-from firehose.report.tables import Published, Table, terminal
+from firehose.report.page import Figure, Heading, Paragraph, Shaded, Word, inline, page
+from firehose.report.tables import Published, Table, Verdict, as_csv, terminal
 from firehose.report.words import compact
 
 HOSTILE = "<script>alert('&\"')</script>"
@@ -165,3 +165,40 @@ def test_compact(number: float, text: str) -> None:
 def test_compact_keeps_places() -> None:
     assert compact(94_000, trim=False) == "94.0K"
     assert compact(17, trim=False) == "17"
+
+
+def test_long_pages_have_contents_that_lead_somewhere() -> None:
+    titles = ["One", "Two & three", "One", "…", "Five"]
+    long = page("t", "s", [Heading(title) for title in titles], "c")
+    parser = Balance()
+    parser.feed(long)
+    assert [link.removeprefix("#") for link in parser.links[:5]] == parser.ids[:5]
+    assert len(set(parser.ids)) == 5 and parser.ids[:3] == ["one", "two-three", "one-2"]
+    assert "<nav" not in page("t", "s", [Heading("One"), Heading("Two")], "c")
+
+
+def test_a_page_bears_its_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1400000000")
+    assert "· 13 May 2014 ·" in page("t", "s", [], "c")
+
+
+def test_verdicts_have_colours_and_stay_words() -> None:
+    texts = ["holds", "does not hold", "undecided", "holds in 1 of 2, not in 1"]
+    table = Table(["claim", "here"], [["a", Verdict(text)] for text in texts], labels=2)
+    content = page("t", "s", [table], "c")
+    for text, tone in zip(texts, ["good", "bad", "open", "mixed"], strict=True):
+        assert f'<span class="{tone}">{text}</span>' in content
+    assert as_csv(table).splitlines()[1] == "a,holds" and not table.has_published
+
+
+def test_a_table_with_many_columns_may_be_broader_than_the_text() -> None:
+    for columns, is_broad in ((5, False), (6, True)):
+        table = Table([str(n) for n in range(columns)], [["x"] * columns])
+        assert ('class="scroll broad"' in page("t", "s", [table], "c")) == is_broad
+
+
+def test_shaded_words_are_escaped_and_have_their_shade() -> None:
+    words = [Word("<b>", 0.0), Word("dark", 2.0, '3 "bits"')]
+    content = page("t", "s", [Shaded("caption", [("first", words)])], "c")
+    assert '<span class="shade0" title="">&lt;b&gt;</span>' in content
+    assert '<span class="shade8" title="3 &quot;bits&quot;">dark</span>' in content

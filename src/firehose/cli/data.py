@@ -33,7 +33,11 @@ def demo(
     workers: Workers = CORES,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a population, play the game on its stream four ways, and compare them."""
+    """Simulate a population, play the game on its stream four ways, and compare them.
+
+    Two of them replay what they remember, two go back to what was best on posts that were held back
+    (ConGraD); the page says what either was worth.
+    """
     from firehose.data.prepare import Execution
     from firehose.experiments.compare import results
     from firehose.experiments.demo import demo
@@ -47,6 +51,7 @@ def demo(
         return
     show(
         made.comparison.table(),
+        made.sentence,
         f"The corpus is {made.corpus.path}; {made.statistics_page} tells about it.",
         f"Look at {made.page}",
     )

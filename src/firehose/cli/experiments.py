@@ -88,7 +88,7 @@ def _compare(
 
 
 @app.command()
-def personalize(
+def personalize(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: CorpusPath,
     out: Annotated[Path, Option(help="A folder for the page and its runs.")] = Path("personalized"),
     scale: Annotated[str, Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
@@ -97,6 +97,7 @@ def personalize(
     mask: Annotated[
         bool, Option("--mask", help="Show neither words nor names: a page that can be published.")
     ] = False,
+    reuse_older: ReuseOlder = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether personalization helps on a corpus, by how much, for whom, and what it costs.
@@ -111,7 +112,7 @@ def personalize(
     from firehose.experiments.personalize import personalize as answer
 
     command = f"firehose personalize {corpus} --scale {scale} --seeds {seeds}{' --mask' * mask}"
-    found = answer(corpus, out, scale, seeds, jobs, mask, command)
+    found = answer(corpus, out, scale, seeds, jobs, mask, reuse_older, command)
     if as_json:
         show_json(found.public())
         return

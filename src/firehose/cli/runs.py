@@ -152,6 +152,11 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
         settings = _settings(recipe, assignments, trust, play=told)
         outcome = begin(corpus, out, settings, start, replace, checkpoint_every, tensorboard)
         _report(outcome, out, as_json)
+        if start is None and not as_json and settings.pictures is None:
+            from firehose.data.advice import unpretrained
+            from firehose.data.corpus import Corpus
+
+            show(unpretrained(Corpus(corpus)))
 
 
 @app.command()

@@ -37,6 +37,17 @@ def advice(corpus: Corpus) -> list[str]:
     return found
 
 
+def unpretrained(corpus: Corpus) -> str:
+    """What to do about a game that began with random weights, in a sentence."""
+    remedy = "prepare the corpus with --pretrain-before DATE, then `firehose pretrain`"
+    if corpus.manifest.posts.get("pretrain"):
+        remedy = f"`firehose pretrain {corpus.path} --out pretrained`"
+    return (
+        "The model began with random weights, so that these numbers are worse than they need be: "
+        f"{remedy}, then play with --from pretrained."
+    )
+
+
 def _early_date(corpus: Corpus) -> str | None:
     """The day before which the earliest fifth of the stream lies; None: all is of one day."""
     time = corpus.splits["train"].time

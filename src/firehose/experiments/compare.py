@@ -124,8 +124,11 @@ def _read(folder: Path, first: Path, corpus: str) -> Run[Outcome]:
     return Run(f"{name_of(learner)} × {told}", learner, optimizer, outcome)
 
 
-def write(found: Comparison, out: Path, command: str) -> Path:
-    """Write index.html, and each figure as PNG and SVG; each file whole. Returns the page."""
+def write(found: Comparison, out: Path, command: str, sentence: str = "") -> Path:
+    """Write index.html, and each figure as PNG and SVG; each file whole. Returns the page.
+
+    ``sentence`` is what the page begins with.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -140,7 +143,7 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         found.table(),
         *_differences(found),
         Heading("Through time, and back"),
-        *(kind.show(found, found.runs, out / name) for name, kind in FIGURES.items()),
+        *(FIGURES[name].show(found, found.runs, out / name) for name in _drawn(found)),
         Heading("Slices"),
         *(
             slice_table({run.name: slices(run.outcome) for run in found.runs}, title)
@@ -155,10 +158,19 @@ def write(found: Comparison, out: Path, command: str) -> Path:
         blocks += [Heading("In full"), *found.runs[0].outcome.tables()]
     posts, users = many(found.posts, "post"), many(found.users, "user")
     summary = f"{many(len(found.runs), 'run')} on a stream of {posts} by {users}."
+    summary = f"{sentence} {summary}" if sentence else summary
     write_results(out, results(found))
     content = page(f"The game on {found.corpus}", summary, blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
+
+
+def _drawn(found: Comparison) -> list[str]:
+    """The figures that have something to say: compute only where runs differ in it."""
+    spent = {run.outcome.compute["gradient steps"] for run in found.runs}
+    ratio = [] if found.baseline is None else ["ratio"]
+    rest = [name for name in FIGURES if name not in ("ratio", "compute")]
+    return [*ratio, *rest, *(["compute"] if len(spent) > 1 else [])]
 
 
 def _differences(found: Comparison) -> list[Block]:

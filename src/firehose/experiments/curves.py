@@ -12,16 +12,26 @@ from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor
 from firehose.experiments.ledger import Group, seconds
-from firehose.experiments.looks import Kind, Run, captioned, count_axis, curves, pair_looks, panels
+from firehose.experiments.looks import (
+    Kind,
+    Run,
+    captioned,
+    count_axis,
+    curves,
+    looks,
+    pair_looks,
+    panels,
+)
 from firehose.experiments.naming import measure_name, name_of
 from firehose.experiments.recipe import Shown
 from firehose.game.baseline import Price, read_baseline
 from firehose.game.outcome import Outcome
 from firehose.game.totals import PERPLEXITY, Measured
 from firehose.report.figures import INK, LINE, MUTED, RAMP, above, blank, note
-from firehose.report.tables import Table
-from firehose.report.words import interval
+from firehose.report.tables import Cell, Table, Verdict
+from firehose.report.words import interval, perplexity
 
+FLAT = 2.0  # how far below the curves the best possible may be, as a factor, to be drawn
 NARROW, WIDE = 5, 50  # by what factor a logarithmic axis ends above where it begins
 
 
@@ -70,15 +80,15 @@ class Comparison(NamedTuple):
         for run in self.runs:
             came = run.outcome
             numbers = (came.online, came.test, came.test_balanced, came.test_per_token)
-            online, test, balanced, per_token = (f"{number.value:.1f}" for number in numbers)
-            interval = f"{came.test.low:.1f} – {came.test.high:.1f}"
+            online, test, balanced, per_token = (perplexity(number.value) for number in numbers)
+            between = f"{perplexity(came.test.low)} – {perplexity(came.test.high)}"
             spent = f"{came.compute['gradient steps']:,.0f}", f"{seconds(came.compute):,.0f}"
-            rows.append([run.name, online, test, interval, balanced, per_token, *spent])
-        rows += [[price.name, f"{price.perplexity:.1f}", *[""] * 6] for price in self.prices]
+            rows.append([run.name, online, test, between, balanced, per_token, *spent])
+        rows += [[price.name, perplexity(price.perplexity), *[""] * 6] for price in self.prices]
         if self.floors:
             train, held = self.floors["train"], self.floors["test"]
-            known = f"{train.personalized:.1f}", f"{held.personalized:.1f}"
-            unknown = f"{train.agnostic:.1f}", f"{held.agnostic:.1f}"
+            known = perplexity(train.personalized), perplexity(held.personalized)
+            unknown = perplexity(train.agnostic), perplexity(held.agnostic)
             rows.append(["best possible, knowing the user", *known, "", "", "", "", ""])
             rows.append(["best possible, not knowing the user", *unknown, "", "", "", "", ""])
         heads = ["", "online", "test", "95 % of samples", "users alike", "per token"]
@@ -86,12 +96,12 @@ class Comparison(NamedTuple):
 
     def changes(self) -> Table:
         """What each run differs by from the baseline."""
-        rows = []
+        rows: list[list[Cell]] = []
         for each in self.differences:
             change = each.change
             value, low, high = interval(*(100 * x for x in (change.value, change.low, change.high)))
             name = measure_name(each.measure, PERPLEXITY)
-            rows.append([each.run, name, f"{value} %", f"{low} … {high} %", each.verdict])
+            rows.append([each.run, name, f"{value} %", f"{low} … {high} %", Verdict(each.verdict)])
         heads = ["", "measure", "change", "95 % of samples", "so it is"]
         return Table(heads, rows, f"Perplexity against {self.baseline}", labels=2)
 
@@ -112,13 +122,36 @@ def online_fit(found: Comparison) -> Figure:
     for axes in both:
         if found.floors:
             floor = found.floors["train"]
-            _line(axes, "best possible, not knowing the user", floor.agnostic)
-            _line(axes, "best possible, knowing the user", floor.personalized, below=True)
+            _floor(axes, "best possible, not knowing the user", floor.agnostic)
+            _floor(axes, "best possible, knowing the user", floor.personalized, below=True)
             axes.margins(y=0.1)  # room for the words below the last line
         drawn = [price for price in found.prices if not price.is_simple]
         for place, price in enumerate(drawn):  # side by side, for they may be close to each other
             _line(axes, price.name, price.perplexity, right=1 - place / len(drawn))
         _perplexity(axes)
+    count_axis(both[-1], "posts seen")
+    return figure
+
+
+@captioned(
+    "Against the baseline: by how much the next batch was cheaper (below 1) or dearer, as the "
+    "stream went on. Above, on average from the first round on; below, at the time.",
+    "Dashed",
+)
+def ratio(found: Comparison) -> Figure:
+    """Perplexity of the next batch as a multiple of the baseline's, against the posts seen."""
+    base = next(run for run in found.runs if run.name == (found.baseline or found.runs[0].name))
+    others = [run for run in found.runs if run is not base] or [base]
+    zero = base.outcome.curve
+
+    def values(came: Outcome) -> tuple[Any, ...]:
+        curve, so_far = came.curve, np.log(came.curve.running / zero.running)
+        return curve.posts, np.exp(so_far), np.exp(_smooth(np.log(curve.windowed / zero.windowed)))
+
+    figure, both = curves(others, values, ["on average so far", "at the time"])
+    for axes in both:
+        axes.axhline(1, color=MUTED, linewidth=0.8)
+        axes.set_ylabel(f"as a multiple of\n{base.name}")
     count_axis(both[-1], "posts seen")
     return figure
 
@@ -144,7 +177,9 @@ def retention(found: Comparison) -> Figure:
 
 
 @captioned(
-    "Cold start: what the first posts of a user cost when they came, over all users.", "Dashed"
+    "Cold start: what the first posts of a user cost when they came, over all users; shaded: "
+    "95 % of samples of users.",
+    "Dashed",
 )
 def cold_start(found: Comparison) -> Figure:
     """Perplexity on the first, second, … post of each user."""
@@ -154,6 +189,10 @@ def cold_start(found: Comparison) -> Figure:
         return list(parts), list(parts.values())
 
     figure, (axes,) = curves(found.runs, values, marker="o", markersize=2.5)
+    for run, look in zip(found.runs, looks([run.pair for run in found.runs]), strict=True):
+        shown = {int(n): part for n, part in run.outcome.cold_start.items() if n.isdigit()}
+        low, high = ([getattr(part, end) for part in shown.values()] for end in ("low", "high"))
+        axes.fill_between(list(shown), low, high, color=look.colour, alpha=0.12, linewidth=0)
     _perplexity(axes)
     axes.set_xlabel("a user's first post, second post, …")
     last = max(int(axes.dataLim.x1), 1)
@@ -226,6 +265,16 @@ def _line(axes: Axes, name: str, value: float, below: bool = False, right: float
     note(axes, name, where, offset, ha="right", va="top" if below else "bottom")
 
 
+def _floor(axes: Axes, name: str, value: float, below: bool = False) -> None:
+    """The best possible as a line, or in words at the edge where it would flatten the curves."""
+    low = min(float(np.min(line.get_ydata())) for line in axes.get_lines())
+    if value * FLAT >= low:
+        _line(axes, name, value, below)
+        return
+    where = ((1.0, 0.0), "axes fraction")
+    note(axes, f"{name}: {perplexity(value)} ↓", where, (0, 12 if below else 22), ha="right")
+
+
 def _perplexity(axes: Axes) -> None:
     """A logarithmic axis with enough numbers at it, and not too many."""
     axes.set_yscale("log")
@@ -252,6 +301,7 @@ def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
 
 FIGURES: dict[str, Kind[Comparison]] = {
     "online-fit": online_fit,
+    "ratio": ratio,
     "retention": retention,
     "cold-start": cold_start,
     "steps-kept": steps_kept,

@@ -23,6 +23,7 @@ from firehose.report.words import number
 Item = TypeVar("Item")
 
 SMALL = 10  # perplexities under it are shown with more digits
+LARGE = 1_000  # perplexities from it on with fewer, unless seeds agree on them
 
 
 class Value(NamedTuple):
@@ -33,8 +34,10 @@ class Value(NamedTuple):
     scale: Scale = PERPLEXITY
 
     def __str__(self) -> str:
-        """84.2 ± 0.7, or 1.034 for ratios and other small perplexities."""
+        """84.2 ± 0.7, or 1.034 for ratios and other small perplexities, or 1,708 ± 14."""
         places = 3 if self.scale is PERPLEXITY and self.mean < SMALL else 1
+        if self.mean >= LARGE and (self.deviation or SMALL) >= SMALL:
+            places = 0  # further digits would be false
         spread = "" if self.deviation is None else f" ± {self.deviation:.{places}f}"
         return number(self.mean, places) + spread
 

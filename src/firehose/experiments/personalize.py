@@ -11,10 +11,13 @@ from firehose.experiments.gains import Method, Pair
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import read_experiments
 from firehose.experiments.reproduce import make_schedule
+from firehose.game.outcome import Outcome
+from firehose.game.results import rows_of
 from firehose.game.totals import Measured
 from firehose.progress import announce
+from firehose.report.results import Row, write_results
 from firehose.report.tables import Table
-from firehose.report.words import interval, perplexity
+from firehose.report.words import interval, number
 
 EXPERIMENT = "personalize"
 METHODS = ("model", "model and memories")  # the best one last
@@ -54,13 +57,14 @@ class Personalization(NamedTuple):
         return answer | {"methods": found, "page": str(self.page)}
 
 
-def personalize(
+def personalize(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: Corpus | str | Path,
     out: str | Path = "personalized",
     scale: str | Path = "laptop",
     seeds: int = 1,
     jobs: int | None = None,
     mask: bool = False,
+    reuse_older: bool = False,
     command: str = "firehose.personalize(…)",
 ) -> Personalization:
     """Play the same stream without and with knowing who writes, and say what that is worth.
@@ -72,7 +76,9 @@ def personalize(
     """
     opened, folder = open_corpus(corpus), Path(out)
     _refuse_too_little(opened)
-    schedule = make_schedule(read_experiments(EXPERIMENT), opened, folder, scale, seeds)
+    schedule = make_schedule(
+        read_experiments(EXPERIMENT), opened, folder, scale, seeds, reuse_older
+    )
     if failed := execute(schedule.jobs, jobs or schedule.at_once()):
         names = {job.key: job for job in schedule.jobs}
         key, why = next(iter(failed.items()))
@@ -84,6 +90,7 @@ def personalize(
     is_pretrained = bool(opened.manifest.posts.get("pretrain"))
     sentence = answer(methods[-1].online)
     found = Personalization(folder / "index.html", sentence, is_pretrained, methods)
+    write_results(folder, _rows(methods))
     with announce("drawing"):
         personalize_page.write(found.page, opened, sentence, is_pretrained, methods, mask, command)
     return found
@@ -107,16 +114,33 @@ def _read(name: str, jobs: list[Job], corpus: Corpus) -> Method:
     return Method(name, unknown, known, online, Pair.read(unknown, known, corpus, "test"))
 
 
+def _rows(methods: list[Method]) -> list[Row]:
+    """A row for each number of each run, and for what knowing the users was worth."""
+    rows = []
+    for method in methods:
+        for how, jobs in (("unknown", method.unknown), ("known", method.known)):
+            varies = {"method": method.name, "users": how}
+            for job in jobs:
+                rows += rows_of(Outcome.read(job.folder), job.called, job.seed, varies)
+        for measure, pair in (("online", method.online), ("test", method.test)):
+            gain = pair.gain()
+            ends = (gain.value, gain.low, gain.high)
+            rows.append(Row(method.name, f"{measure}, gain", *ends, varies={"method": method.name}))
+    return rows
+
+
 def answer(paid: Pair) -> str:
     """What knowing who writes was worth on a stream, in one sentence with its interval."""
     gain = paid.gain()
-    unknown, known = map(perplexity, paid.perplexities())
+    before, after = paid.perplexities()
+    places = 0 if max(before, after) >= 100 else 1
+    unknown, known = number(before, places), number(after, places)
     value, low, high = interval(*(100 * each for each in (gain.value, gain.low, gain.high)))
-    sure = f"95 % of samples of users: {low} to {high} %"
+    sure = f"95\N{NO-BREAK SPACE}% of samples of users: {low} to {high}\N{NO-BREAK SPACE}%"
     if gain.low > 0:
         return (
-            f"Knowing who writes lowers the perplexity of the next post by {value} % ({sure}), "
-            f"from {unknown} to {known} per word."
+            "Knowing who writes lowers the perplexity of the next post by "
+            f"{value}\N{NO-BREAK SPACE}% ({sure}), from {unknown} to {known} per word."
         )
     if gain.high < 0:
         value, low, high = interval(*(-100 * each for each in (gain.value, gain.high, gain.low)))

@@ -27,7 +27,7 @@ from firehose.storage.files import write_whole
 SHOWN = 5  # users, and posts, at either end
 FEWEST = 10  # posts of a user who is shown
 SHORTEST = 4  # words of a post that is shown, <EOT> included
-DARKEST = 8.0  # nats of a word on the darkest ground
+DARKEST = 12.0  # nats of a word on the darkest ground
 GROUPS: dict[str, tuple[str, Callable[[Costs], metrics.Groups], str]] = {
     "By a user's number of earlier posts": (
         "earlier posts",
@@ -178,7 +178,8 @@ def _posts(best: Method, corpus: Corpus, mask: bool) -> list[Block]:
     for title, places in (("helps most", most), ("helps least", least)):
         for place in places:
             user = _name(int(posts.user[place]), corpus, mask)
-            how = f"{title}: {number(saved[place] / np.log(2), 1)} bits less for {user}"
+            bits = saved[place] / np.log(2)
+            how = f"{title}: {number(abs(bits))} bits {'less' if bits > 0 else 'more'} for {user}"
             lines = [(f"users {side}", _words(found[place], told)) for side, found in costs.items()]
             blocks.append(Shaded(f"Where it {how}", lines))
     return blocks

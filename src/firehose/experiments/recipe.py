@@ -40,7 +40,7 @@ Shown = Literal[
     "accuracy", "forward",  # and forgetting: of games with tasks
 ]  # fmt: skip
 Drawn = Literal[
-    "online-fit", "retention", "cold-start", "steps-kept", "compute",
+    "online-fit", "ratio", "retention", "cold-start", "steps-kept", "compute",
     "accuracy", "tasks", "transfer",  # of games with tasks
 ]  # fmt: skip
 Further = Literal["differences", "after-tasks", "on-tasks", "earlier-posts", "gaps"]
@@ -136,6 +136,7 @@ class Experiment(Section):
 
     title: str
     about: str = ""
+    of_paper: bool = False  # whether its claims are the paper's
     runs: tuple[Runs, ...] = ()
     tables: tuple[TablePlan, ...] = ()
     figures: tuple[FigurePlan, ...] = ()

@@ -25,7 +25,7 @@ from firehose.game.results import rows_of
 from firehose.machine import machine
 from firehose.report.page import Block, Figure, Heading, Paragraph, page
 from firehose.report.results import Row, write_results
-from firehose.report.tables import Table, save as save_table
+from firehose.report.tables import Cell, Table, Verdict, save as save_table
 from firehose.report.words import duration, many, signed
 from firehose.storage.files import write_whole
 
@@ -116,7 +116,9 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
         write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
     write_results(out, results(parts))
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
-    title = parts[0].experiment.title if len(parts) == 1 else "Drinking from a firehose, again"
+    is_paper = all(part.experiment.of_paper for part in parts)
+    together = "Drinking from a firehose, again" if is_paper else "Experiments"
+    title = parts[0].experiment.title if len(parts) == 1 else together
     content = page(title, _one_line(parts, done), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"
@@ -164,7 +166,8 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
         f"{len(done)} of {many(len(jobs), 'run')}, {spent} of training in all, on "
         f"{here.get('gpu', here['processor'])} with {here['cores']} cores, torch {here['torch']}. "
     )
-    explained = Paragraph(computed + _measures(parts[0].jobs[0]))
+    has_published = any(plan.published for part in parts for plan in part.experiment.tables)
+    explained = Paragraph(computed + _measures(parts[0].jobs[0], has_published))
     blocks: list[Block] = [Heading("What was run"), explained]
     if older := [[job.name, made(job)["code"]] for job in with_starts(done) if job.older]:
         title = "Runs of another version of the code, taken as they are (--reuse-older)"
@@ -175,7 +178,13 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     return blocks
 
 
-def _measures(job: Job) -> str:
+PUBLISHED = (
+    " Published numbers are the paper's, on Firehose10M with 12 layers of 512: their order can be "
+    "compared with ours, their size cannot."
+)
+
+
+def _measures(job: Job, has_published: bool) -> str:
     """The model, and what the numbers mean."""
     corpus, settings = job.corpus, job.settings
     if isinstance(corpus, Corpus):
@@ -183,8 +192,7 @@ def _measures(job: Job) -> str:
         return (
             f"The model has {many(shape.layers, 'layer')} of {shape.d_model}, the vocabulary "
             f"{corpus.vocabulary.size:,} pieces. Perplexity is per word. ± is the deviation over "
-            "seeds. Published numbers are the paper's, on Firehose10M with 12 layers of 512: "
-            "their order can be compared with ours, their size cannot."
+            "seeds." + PUBLISHED * has_published
         )
     hidden = " and ".join(map(str, settings.perceptron.hidden))
     return (
@@ -196,7 +204,8 @@ def _measures(job: Job) -> str:
 
 def verdicts(claims: Sequence[Checked]) -> Table:
     """What each claim came to here."""
-    return Table(["claim", "here"], [[claim.says, claim.verdict] for claim in claims], labels=2)
+    rows: list[list[Cell]] = [[claim.says, Verdict(claim.verdict)] for claim in claims]
+    return Table(["claim", "here"], rows, labels=2)
 
 
 def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
@@ -207,19 +216,21 @@ def _summary(checked: Sequence[tuple[Part, list[Checked]]]) -> list[Block]:
         "A claim holds where 95 of 100 samples of users (or tasks) and seeds agree with it; it "
         "does not hold where they agree on the opposite; otherwise it is undecided."
     )
-    heading = Heading("What the paper says, and what is seen here")
+    of_paper = all(part.experiment.of_paper for part, claims in checked if claims)
+    says = "What the paper says" if of_paper else "What was expected"
+    heading = Heading(f"{says}, and what is seen here")
     return [heading, Paragraph(f"{tally(every)}. {explained}"), verdicts(every)]
 
 
 def _comparisons(claim: Checked) -> Table:
     """The comparisons behind a claim."""
     scale = claim.scale
-    rows = []
+    rows: list[list[Cell]] = []
     for each in claim.compared:
         found = each.difference
         numbers = (found.value, found.low, found.high)
         change, low, high = (signed(scale.shown * number) for number in numbers)
-        rows.append([each.label, change, f"{low} … {high}", each.answer])
+        rows.append([each.label, change, f"{low} … {high}", Verdict(each.answer)])
     title = f"{claim.says} {claim.verdict[0].upper()}{claim.verdict[1:]}."
     heads = [measure_name(claim.measure, scale), scale.unit, "95 % of samples", "holds"]
     return Table(heads, rows, title)

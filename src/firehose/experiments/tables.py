@@ -13,7 +13,7 @@ from firehose.game.metrics import Slices
 from firehose.game.outcome import Outcome, TaskOutcome
 from firehose.game.totals import ACCURACY, PERPLEXITY, Scale
 from firehose.report.tables import Beside, Cell, Published, Table
-from firehose.report.words import number, signed
+from firehose.report.words import number, perplexity, signed
 
 FAR = 3.0  # points, and two published deviations: further away asks for an explanation
 NOTHING = "–"
@@ -72,7 +72,7 @@ def slice_table(by_run: Mapping[str, Slices], title: str, by_slice: bool = True)
     every = list(by_run.values())
     slices = [name for name in every[0] if all(name in run for run in every)]
     posts = [f"{every[0][name].posts:,}" for name in slices]
-    values = [[f"{run[name].value:.1f}" for name in slices] for run in every]
+    values = [[perplexity(run[name].value) for name in slices] for run in every]
     if by_slice:
         lines = zip(slices, posts, *values, strict=True)
         return Table(["", "posts", *by_run], [list(line) for line in lines], title)

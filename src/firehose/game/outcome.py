@@ -17,7 +17,7 @@ from firehose.game.result import read_result, write_result
 from firehose.game.scoring import read_costs
 from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.report.tables import Table
-from firehose.report.words import number
+from firehose.report.words import number, perplexity
 from firehose.storage.seals import Record
 
 Part = TypeVar("Part", Measured, metrics.Curve, metrics.Retention)
@@ -56,7 +56,7 @@ class Epoch:
         """The epoch in one line."""
         return (
             f"epoch {self.number}: {self.loss:.3f} nats a token in training, word perplexity "
-            f"{self.validation:.1f} on validation posts; "
+            f"{perplexity(self.validation)} on validation posts; "
             f"{self.tokens / max(self.seconds, 1e-9):,.0f} tokens/s, {self.seconds:.0f} s"
         )
 
@@ -75,7 +75,9 @@ class TrainingOutcome(Result):
         rows = []
         for epoch in self.history:
             kept = "kept" if epoch == self.best() else ""
-            rows.append([str(epoch.number), f"{epoch.loss:.3f}", f"{epoch.validation:.1f}", kept])
+            rows.append(
+                [str(epoch.number), f"{epoch.loss:.3f}", perplexity(epoch.validation), kept]
+            )
         return [Table(["epoch", "nats a token, training", "word perplexity, validation", ""], rows)]
 
 
@@ -245,4 +247,7 @@ def _mean(parts: Sequence[Part]) -> Part:
 
 
 def _rows(slices: metrics.Slices) -> list[list[str]]:
-    return [[name, f"{s.value:.1f}", f"{s.low:.1f} – {s.high:.1f}"] for name, s in slices.items()]
+    return [
+        [name, perplexity(s.value), f"{perplexity(s.low)} – {perplexity(s.high)}"]
+        for name, s in slices.items()
+    ]

@@ -118,7 +118,6 @@ def _begin(run: Run, replace: bool) -> Any:
     work, folder = make_work(run), run.folder  # made first, as it may refuse the settings
     if isinstance(run.corpus, Corpus):
         _warn_of_cuts(run.corpus, work.run.settings.model.max_tokens)
-        _warn_of_random_start(run)
     first(refuse_taken, folder, replace)
     refuse_own_parts(work.run)
     with first_in(checkpoints_of(folder).held()):
@@ -136,23 +135,6 @@ def _warn_of_cuts(corpus: Corpus, max_tokens: int) -> None:
             "and only their beginnings are learned from; "
             f"--set model.max_tokens={train.tokens_covering()} covers 99 % of them."
         )
-
-
-def _warn_of_random_start(run: Run) -> None:
-    """Warn where a game begins with random weights, and say what to do instead."""
-    if run.card.kind != "play" or run.start is not None:
-        return
-    path = run.corpus.path
-    has_posts = run.corpus.manifest.posts.get("pretrain") if isinstance(run.corpus, Corpus) else 0
-    remedy = (
-        f"first `firehose pretrain {path} --out pretrained`"
-        if has_posts
-        else ("prepare the corpus with --pretrain-before DATE, then `firehose pretrain`")
-    )
-    say(
-        "The model begins with random weights, so that its numbers are worse than they need be; "
-        f"{remedy}, then play with --from pretrained."
-    )
 
 
 def resume(

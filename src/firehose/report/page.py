@@ -5,16 +5,19 @@ colours turned into variables, so that they follow the reader's light or dark se
 All text is escaped here and nowhere else: pass plain text.
 """
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
+from itertools import count
 from pathlib import Path
 from string import Template
 
 import firehose
 from firehose.report.figures import PALETTE
-from firehose.report.tables import MARK, Beside, Cell, Published, Table
+from firehose.report.tables import MARK, Beside, Cell, Published, Table, Verdict
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,16 @@ class Shaded:
 
 
 Block = Heading | Paragraph | Table | Figure | Shaded
+LONG = 5  # sections from which on a page has a list of them
+BROAD = 6  # columns from which on a table may be wider than the text
 SHADES = 8  # steps from none to the darkest
 
 
 def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str:
     """The page: a title, one line of summary, the blocks in order, and what made it."""
     figures = 0
-    parts = []
+    parts: list[str] = []
+    sections: dict[str, str] = {}  # headings, by their anchors
     for block in blocks:
         if isinstance(block, Figure):
             figures += 1
@@ -74,19 +80,47 @@ def page(title: str, summary: str, blocks: Sequence[Block], command: str) -> str
         elif isinstance(block, Shaded):
             parts.append(_shaded(block))
         elif isinstance(block, Heading):
-            parts.append(f"<h2>{escape(block.text)}</h2>")
+            anchor = _anchor(block.text, sections)
+            sections[anchor] = block.text
+            parts.append(f'<h2 id="{anchor}"><a href="#{anchor}">{escape(block.text)}</a></h2>')
         else:
             parts.append(f"<p>{escape(block.text)}</p>")
     texts = {
         "title": title,
         "summary": summary,
         "version": firehose.__version__,
+        "date": _today(),
         "command": command,
     }
     escaped = {name: escape(text) for name, text in texts.items()}
     template = Template(_beside("page.html"))
     style = _colours() + _beside("page.css")
-    return template.substitute(escaped, style=style, body="\n".join(parts))
+    body = "\n".join([_contents(sections), *parts])
+    return template.substitute(escaped, style=style, body=body)
+
+
+def _anchor(text: str, taken: Mapping[str, str]) -> str:
+    """A name for a heading in the address of a page, which no other heading has."""
+    name = "-".join(re.findall("[a-z0-9]+", text.lower())) or "section"
+    numbers = (f"{name}-{number}" for number in count(2))
+    return name if name not in taken else next(each for each in numbers if each not in taken)
+
+
+def _contents(sections: Mapping[str, str]) -> str:
+    """A list of the sections, where there are many."""
+    if len(sections) < LONG:
+        return ""
+    items = "".join(
+        f'<li><a href="#{anchor}">{escape(text)}</a></li>' for anchor, text in sections.items()
+    )
+    return f'<nav aria-label="Contents"><ol>{items}</ol></nav>'
+
+
+def _today() -> str:
+    """The date that a page bears; SOURCE_DATE_EPOCH may set it, as for builds."""
+    told = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.fromtimestamp(int(told), UTC) if told.isdigit() else datetime.now(UTC)
+    return f"{now.day} {now:%B %Y}"
 
 
 def _beside(name: str) -> str:
@@ -103,8 +137,9 @@ def _table(table: Table) -> str:
     note = f'\n<p class="note">{MARK} {escape(table.source)}</p>' if table.has_published else ""
     wide = ' class="wide"' if len(table.columns) > 3 else ""
     name = escape(table.caption or ", ".join(table.columns))
+    broad = " broad" if len(table.columns) >= BROAD else ""
     return (
-        f'{caption}<div class="scroll" role="region" tabindex="0" aria-label="{name}">\n'
+        f'{caption}<div class="scroll{broad}" role="region" tabindex="0" aria-label="{name}">\n'
         f"<table{wide}>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>{note}"
     )
@@ -114,6 +149,8 @@ def _cell(cell: Cell, side: str) -> str:
     mark = f"<sup>{MARK}</sup>"
     if isinstance(cell, Published):
         return f"<td{_class('published', side)}>{escape(cell.text)}{mark}</td>"
+    if isinstance(cell, Verdict):
+        return f'<td{_class(side)}><span class="{cell.tone}">{escape(cell.text)}</span></td>'
     if isinstance(cell, Beside):
         below = f'<span class="published">{escape(cell.published)}{mark}</span>'
         return f"<td{_class(side)}>{escape(cell.text)}<br>{below}</td>"

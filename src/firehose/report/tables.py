@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import rich.table
 
 MARK = "†"
+TONES = {"good": "green", "bad": "red", "mixed": "yellow", "open": "dim"}  # in a terminal
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,22 @@ class Beside:
     published: str
 
 
-Cell = str | Published | Beside
+@dataclass(frozen=True)
+class Verdict:
+    """A cell that says whether something is so; it has a colour of its own on a page."""
+
+    text: str
+
+    @property
+    def tone(self) -> str:
+        """Good, bad, mixed or open, by how its first words read."""
+        if self.text.startswith("holds in"):
+            return "mixed"
+        known = {"good": ("holds", "better", "yes"), "bad": ("does not hold", "worse", "no")}
+        return next((tone for tone, texts in known.items() if self.text in texts), "open")
+
+
+Cell = str | Published | Beside | Verdict
 
 
 @dataclass(frozen=True)
@@ -52,13 +68,15 @@ class Table:
     @property
     def has_published(self) -> bool:
         """Whether any cell is marked, and the mark has to be explained."""
-        return any(not isinstance(cell, str) for row in self.rows for cell in row)
+        return any(isinstance(cell, Published | Beside) for row in self.rows for cell in row)
 
 
 def plain(cell: Cell, mark: str = MARK) -> str:
     """A cell as text."""
     if isinstance(cell, Published):
         return f"{cell.text}{mark}"
+    if isinstance(cell, Verdict):
+        return cell.text
     return f"{cell.text} ({cell.published}{mark})" if isinstance(cell, Beside) else cell
 
 
@@ -73,6 +91,8 @@ def terminal(table: Table) -> "rich.table.Table":
             return Text(plain(cell), style="italic dim")
         if isinstance(cell, Beside):
             return Text.assemble(f"{cell.text} ", (f"({cell.published}{MARK})", "italic dim"))
+        if isinstance(cell, Verdict):
+            return Text(cell.text, style=TONES[cell.tone])
         return Text(visible(cell) + " " * mixed)
 
     mixed = any(isinstance(cell, Published) for row in table.rows for cell in row)
@@ -147,4 +167,4 @@ def save(table: Table, stem: Path) -> None:
 def _both(cell: Cell) -> tuple[str, str]:
     if isinstance(cell, Beside):
         return cell.text, cell.published
-    return (cell.text if isinstance(cell, Published) else cell), ""
+    return (cell if isinstance(cell, str) else cell.text), ""

@@ -18,12 +18,12 @@ def compact(number: float, places: int = 1, trim: bool = True) -> str:
 
 
 def number(value: float, places: int = 1) -> str:
-    """12.3, −0.5: with a true minus sign."""
-    return f"{value:.{places}f}".replace("-", "\N{MINUS SIGN}")
+    """1,012.3, −0.5: with separators, a true minus sign, and no negative zero."""
+    return f"{value:z,.{places}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def perplexity(value: float) -> str:
-    """3.142, 86.5, 295, 1,569: about four digits, with separators."""
+    """3.142, 86.5, 295.3, 1,568: about four digits, with separators."""
     places = 0 if value >= 999.95 else 1 if value >= 9.9995 else 3
     return f"{value:,.{places}f}"
 
@@ -38,8 +38,7 @@ def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """
     half = max((high - low) / 2, 1e-9)
     places = min(max(-math.floor(math.log10(half)), 0), 2)
-    ends = [f"{each:,.{places}f}".replace("-", "\N{MINUS SIGN}") for each in (value, low, high)]
-    return ends[0], ends[1], ends[2]
+    return number(value, places), number(low, places), number(high, places)
 
 
 def signed(value: float) -> str:
