@@ -16,6 +16,7 @@ from firehose.serving.access import ROLES, Token, read_tokens, role_of
 from firehose.serving.desk import Desk
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.learner import Learner
+from firehose.serving.pacing import MOST, Pacing, TooOftenError
 from firehose.serving.web import Limits, make_app
 from small_services import MIXTURE, PACE, UNHURRIED, begun, drained, holds, posts
 
@@ -133,6 +134,51 @@ def test_a_full_inbox_says_when_to_come_again(service: Service) -> None:
     service.learn()
     answer = service.client.post("/v1/posts", json=[body(post) for post in posts(8, 24)])
     assert answer.json()["accepted"] == 8
+
+
+def test_who_asks_too_often_is_told_when_to_come_again(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    service = Service(begun(tmp_path, small_corpus), [])
+    client = TestClient(make_app(service.desk, (), (), SMALL._replace(rate=0.4)))
+    for _ in range(2):  # five seconds' worth
+        assert client.get("/v1/suggest", params={"user": "ann"}).status_code == 200
+    for method, path, sent in (
+        ("GET", "/v1/suggest?user=ann", None),
+        ("POST", "/v1/score", {"user": "ann", "text": "the fox"}),
+        ("POST", "/v1/generate", {"user": "ann", "prompt": "the"}),
+        ("POST", "/v1/posts", [{"user": "bob", "text": "a"}, {"user": "ann", "text": "a"}]),
+        ("DELETE", "/v1/posts?user=ann&id=1", None),
+        ("GET", "/v1/users/ann", None),
+        ("DELETE", "/v1/users/ann", None),
+    ):
+        answer = client.request(method, path, json=sent)
+        assert answer.status_code == 429 and answer.headers["Retry-After"] in ("1", "2", "3")
+        assert "too often" in answer.json()["detail"]
+    assert client.get("/v1/users/bob").status_code == 404  # nothing was taken, nor counted
+    assert service.desk.inbox.waiting() == 0
+    service.desk.close()
+
+
+def test_pacing_counts_what_time_gives_back() -> None:
+    moment = 0.0
+    pacing = Pacing(rate=2.0, clock=lambda: moment)
+    for _ in range(10):
+        pacing.take(["ann"])
+    with pytest.raises(TooOftenError) as refused:
+        pacing.take(["ann", "bob"])
+    assert refused.value.seconds == pytest.approx(0.5)
+    moment = 0.5
+    pacing.take(["ann", "bob"])
+    with pytest.raises(TooOftenError):
+        pacing.take(["ann"])
+    moment = 100.0
+    for _ in range(10):
+        pacing.take(["ann"])
+    for number in range(MOST + 1):  # they cannot fill the memory
+        moment = 200.0 + number
+        pacing.take([f"user{number}"])
+    assert len(pacing._free) < 10
 
 
 def test_a_role_may_do_what_those_below_it_may(tmp_path: Path, small_corpus: Corpus) -> None:

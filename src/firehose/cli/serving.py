@@ -43,6 +43,9 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
         float, Option(min=0, help="… or when a post has waited for so many seconds.")
     ] = 5.0,
     waiting: Annotated[int, Option(min=1, help="The most posts that may wait.")] = 10_000,
+    max_rate: Annotated[
+        float, Option(min=0.01, help="The most requests of a user in a second, on average.")
+    ] = 20.0,
     min_users: Annotated[
         int | None,
         Option(min=1, help="Nobody is told words that fewer users have written (default: 3)."),
@@ -80,8 +83,8 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
     from firehose.serving.state import REMEMBERING, NewModel
 
     settings = ServiceSettings(
-        host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting, trust=trust
-    )
+        host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting
+    )._replace(max_rate=max_rate, trust=trust)
     if demo:
         others = (model, vocab_model, recipe, min_users, assignments)
         if new or any(other is not None for other in others):

@@ -27,13 +27,12 @@ from firehose.serving.state import REMEMBERING, has_begun
 POPULATION = {
     "users": 60,
     "posts": 12_000,
-    "vocabulary": 700,
     "retweets": 0.0,
     "replies": 0.0,
     "foreign": 0.0,
 }
 BEFORE = "2015-01-01"  # earlier posts are read before the service begins; later ones are posted
-PIECES = 1_200
+WORDS, PIECES = 700, 1_200  # of their language, and of the model
 RATE = 3.0  # posts per second
 FIRST = 40  # posts that are there at once, so that there is something to see
 
@@ -54,10 +53,10 @@ def serve_demo(state: str | Path, settings: ServiceSettings, rate: float = RATE)
     raise Stopped(f"Stopped; `firehose serve --demo --state {state}` goes on from there.")
 
 
-def make_model(folder: Path) -> Path:
+def make_model(folder: Path, words: int = WORDS, pieces: int = PIECES) -> Path:
     """A small model of the demo's language, which knows nobody yet."""
-    nature = {"kind": "nature"} | POPULATION
-    plan = make_plan(source=nature, vocabulary={"size": PIECES}, split={"pretrain_before": BEFORE})
+    nature = {"kind": "nature"} | POPULATION | {"vocabulary": words}
+    plan = make_plan(source=nature, vocabulary={"size": pieces}, split={"pretrain_before": BEFORE})
     (corpus,) = prepare(plan, folder / "corpus", Execution(workers=0)).corpora
     settings = make_settings("laptop", ["pretrain.epochs=4", "pretrain.warmup=20"])
     pretrain(corpus, folder / "pretrained", settings)
@@ -66,9 +65,9 @@ def make_model(folder: Path) -> Path:
     return folder / "model"
 
 
-def stream() -> Iterator[Post]:
+def stream(words: int = WORDS) -> Iterator[Post]:
     """The posts of the demo's people, in their order; when all are posted, once more."""
-    nature = Nature.model_validate(POPULATION)
+    nature = Nature.model_validate(POPULATION | {"vocabulary": words})
     every = [post for shard in nature.shards() for post in nature.read(shard)]
     began = Nature.model_validate({**POPULATION, "start": BEFORE}).first_moment
     later = sorted((post for post in every if post.time >= began), key=lambda post: post.time)

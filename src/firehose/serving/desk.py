@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from firehose.data.clean import mend
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
 from firehose.game.live import Trained, load
@@ -183,8 +184,16 @@ class Desk:
             raise BusyError("The model is being loaded; try again in a moment.")
         self.served.trained.encoder.prompt(post.text)
 
+    def _has_trace(self, user: str) -> bool:
+        """Whether anything here may be a user's; somebody who is being forgotten still has some."""
+        served = self.served
+        is_named = served is None or served.trained.users.number(mend(user)) is not None
+        return is_named or self.inbox.has_requests() or self.book.has_posted(user)
+
     def forget(self, user: str, post: str | None, seconds: float) -> dict[str, int] | None:
         """Ask the learner to forget, and wait until it is done; None: that takes longer."""
+        if post is None and not self._has_trace(user):
+            return {}
         number, deadline = self.inbox.request(user, post), time.monotonic() + seconds
         while time.monotonic() < deadline:
             request = self.inbox.find_request(number)

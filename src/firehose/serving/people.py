@@ -58,6 +58,12 @@ class Book:
         costs = (words or 0, nats or 0.0, nobody or 0.0)
         return Person(posts, learned, first, last, *costs, self.typical(name))
 
+    def has_posted(self, user: str) -> bool:
+        """Whether there is a post, or a word, of a user."""
+        name = mend(user)
+        queries = [f"SELECT 1 FROM {table} WHERE user = ? LIMIT 1" for table in ("posts", "heard")]
+        return any(self.database.value(query, name) for query in queries)
+
     def typical(self, user: str) -> list[str]:
         """Words more typical of a user than of others, by the log-likelihood ratio of each.
 

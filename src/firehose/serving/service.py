@@ -39,6 +39,7 @@ class ServiceSettings(NamedTuple):
     waiting: int = LIMIT  # posts that may wait
     max_posts: int = 1_000  # of a request
     max_body: int = 1 << 20  # bytes of a request
+    max_rate: float = 20.0  # requests of a user in a second
     trust: bool = False
 
 
@@ -119,7 +120,11 @@ class Service:
             # Without a token, only who asks for this machine by its own name is answered.
             "hosts": [*LOOPBACK, "[::1]"] if is_open else [],
             "limit": settings.waiting,
-            "limits": {"posts": settings.max_posts, "body": settings.max_body},
+            "limits": {
+                "posts": settings.max_posts,
+                "body": settings.max_body,
+                "rate": settings.max_rate,
+            },
         }
         self.learner = Child("learn", common | {"pace": pace})
         self.server = Child("answer", common | answers)

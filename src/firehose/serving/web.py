@@ -22,6 +22,7 @@ from firehose.serving.access import Gatekeeper, Token, allows
 from firehose.serving.desk import BusyError, Desk
 from firehose.serving.inbox import FullError
 from firehose.serving.metrics import Metrics
+from firehose.serving.pacing import Pacing, TooOftenError
 from firehose.serving.page import add_page
 
 RETRY = {"Retry-After": "5"}  # seconds
@@ -34,6 +35,7 @@ class Limits(NamedTuple):
     posts: int = 1_000
     texts: int = 16  # that are generated at once
     seconds: float = 60.0  # that somebody waits to be forgotten
+    rate: float = 20.0  # requests of a user in a second, on average over five
 
 
 def _named(name: str) -> str:
@@ -114,11 +116,11 @@ def make_app(
         docs_url=None,  # those pages load scripts from elsewhere
         redoc_url=None,
     )
-    metrics = Metrics(desk)
+    metrics, pacing = Metrics(desk), Pacing(limits.rate)
     _add_handlers(app, metrics)
-    _add_posts(app, desk, limits)
-    _add_answers(app, desk, limits)
-    _add_users(app, desk, limits)
+    _add_posts(app, desk, limits, pacing)
+    _add_answers(app, desk, limits, pacing)
+    _add_users(app, desk, limits, pacing)
     _add_health(app, desk, metrics)
     add_page(app, desk, READ)
     return Gatekeeper(app, tokens, hosts, limits.body)
@@ -129,9 +131,11 @@ def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
 
     @app.exception_handler(FirehoseError)
     def refused(_: Request, error: FirehoseError) -> JSONResponse:
-        busy = {FullError: 429, BusyError: 503}
+        busy = {FullError: 429, TooOftenError: 429, BusyError: 503}
         status = busy.get(type(error), 422)
         headers = RETRY if status != 422 else None
+        if isinstance(error, TooOftenError):
+            headers = {"Retry-After": str(math.ceil(error.seconds))}
         return JSONResponse({"detail": mend(str(error))}, status, headers)
 
     @app.exception_handler(RequestValidationError)
@@ -152,16 +156,18 @@ def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
         response = await call_next(request)
         route = getattr(request.scope.get("route"), "path", "none")
         metrics.seconds.labels(route, response.status_code).observe(time.perf_counter() - begun)
+        response.headers["X-Content-Type-Options"] = "nosniff"  # what users wrote is data
         return response
 
 
-def _add_posts(app: FastAPI, desk: Desk, limits: Limits) -> None:
+def _add_posts(app: FastAPI, desk: Desk, limits: Limits, pacing: Pacing) -> None:
     @app.post("/v1/posts", dependencies=[WRITE])
     def accept(posts: NewPost | list[NewPost]) -> dict[str, Any]:
         """Take one post or many; they are on disk when the answer comes."""
         every = posts if isinstance(posts, list) else [posts]
         if len(every) > limits.posts:
             raise FirehoseError(f"A request has no more than {limits.posts:,} posts.")
+        pacing.take(post.user for post in every)
         made = [post.to_post() for post in every]
         for post in made:
             desk.refuse_unreadable(post)
@@ -173,10 +179,11 @@ def _add_posts(app: FastAPI, desk: Desk, limits: Limits) -> None:
         user: Annotated[Name, Query()], id: Annotated[str, Query(max_length=256)]
     ) -> dict[str, Any]:
         """Delete one post; what the weights have learned of it already stays in them."""
+        pacing.take([user])
         return {"request": desk.inbox.request(user, id)}
 
 
-def _add_answers(app: FastAPI, desk: Desk, limits: Limits) -> None:
+def _add_answers(app: FastAPI, desk: Desk, limits: Limits, pacing: Pacing) -> None:
     @app.get("/v1/suggest", dependencies=[READ])
     def suggest(
         text: Annotated[Text, Query()] = "",
@@ -184,12 +191,14 @@ def _add_answers(app: FastAPI, desk: Desk, limits: Limits) -> None:
         k: Annotated[int, Query(ge=1, le=20)] = 3,
     ) -> dict[str, Any]:
         """The most probable next words after a text, or the completions of a begun word."""
+        pacing.take([user] if user else ())
         found = desk.suggest(text, user, k)
         return {"suggestions": [each._asdict() for each in found]}
 
     @app.post("/v1/generate", dependencies=[READ])
     def generate(asked: Prompt) -> dict[str, Any]:
         """Texts as a user would go on from a prompt."""
+        pacing.take([asked.user] if asked.user else ())
         if asked.count > limits.texts:
             raise FirehoseError(f"No more than {limits.texts} texts are written at once.")
         values = asked.model_dump(exclude={"prompt", "user", "count"})
@@ -201,6 +210,7 @@ def _add_answers(app: FastAPI, desk: Desk, limits: Limits) -> None:
     @app.post("/v1/score", dependencies=[READ])
     def score(asked: Question) -> dict[str, Any]:
         """What a text costs as this user, and as nobody: nats, and perplexity per word."""
+        pacing.take([asked.user] if asked.user else ())
         found = desk.score(asked.text, asked.user)
         return {
             "words": found.words,
@@ -212,10 +222,11 @@ def _add_answers(app: FastAPI, desk: Desk, limits: Limits) -> None:
         }
 
 
-def _add_users(app: FastAPI, desk: Desk, limits: Limits) -> None:
+def _add_users(app: FastAPI, desk: Desk, limits: Limits, pacing: Pacing) -> None:
     @app.get("/v1/users/{name:path}", dependencies=[READ])
     def person(name: Name) -> dict[str, Any]:
         """What is known of a user, and what it saves that it is known."""
+        pacing.take([name])
         found = desk.book.person(name)
         if found is None:
             raise HTTPException(404, "Nobody of that name has posted.")
@@ -237,6 +248,7 @@ def _add_users(app: FastAPI, desk: Desk, limits: Limits) -> None:
 
         It comes when nothing is left. Where that takes too long, the status is 202, and it goes on.
         """
+        pacing.take([name])
         erased = desk.forget(name, None, limits.seconds)
         if erased is None:
             response.status_code = 202
