@@ -31,6 +31,7 @@ class Halves(tensors.Blocks):
 def test_every_type_is_read_as_it_was_written(tmp_path: Path, dtype: torch.dtype) -> None:
     matrix = torch.arange(12).reshape(3, 4).to(dtype)
     written = {"matrix": matrix, "number": matrix[1, 1], "none": matrix[:0], "view": matrix.T}
+    written |= {"one": matrix[0, 1].expand(1, 1), "strange": matrix[0, 1].expand(0)}
     tensors.write(tmp_path / "file", written)
     for found in (tensors.read(tmp_path / "file"), safetensors.torch.load_file(tmp_path / "file")):
         assert found.keys() == written.keys()
