@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The CPU build where a configured index has one; see "Choose your torch" in the README.
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 DEMO := demo
-BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py)
+BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py scale.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo live test lint format bench faults clean

@@ -3,20 +3,24 @@
 Rounds of one game take turns: of two processes with a thread each, of one process with one thread,
 and of one process with two, while the other waits. Medians are printed, and the ratios of rounds
 that came one after another. At paper size a round takes minutes: --only laptop leaves it out.
+
+How many messages a round sends, and what a process computes beside what one alone does, is printed,
+too: these hold on a machine that is busy with other things, where seconds do not.
 """
 
 import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 
 # isort: split
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from firehose.batch import Batch
 from firehose.game.assembly import Game
@@ -64,22 +68,49 @@ def compare(name: str, size: Size, rounds: int) -> None:
     settings = make_settings(name)
     games = {way: make_game(settings, size, *WAYS[way]) for way in WAYS}
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    computed: dict[str, list[float]] = {way: [] for way in WAYS}
+    messages, sent = Messages(), [0]
     for number, batch in enumerate(posts(settings, size, rounds + 2)):
         for way, (processes, threads) in WAYS.items():
             group.anybody(False)  # all begin together
             torch.set_num_threads(threads)
-            begin = time.perf_counter()
+            begin, begin_computing, messages.bytes = time.perf_counter(), time.process_time(), []
             if processes == 2 or group.is_first():
                 for _ in games[way].rounds([batch]):
                     pass
             if number > 1:  # the first rounds release nothing, and warm up
                 seconds[way].append(time.perf_counter() - begin)
+                computed[way].append(time.process_time() - begin_computing)
+            if processes == 2:
+                sent = list(messages.bytes)
     together = seconds["2 processes"]
     print(f"{name}: a round of 2 processes takes {statistics.median(together) * 1e3:,.0f} ms")
     for way, wanted in zip(list(WAYS)[1:], size.wanted, strict=True):
         ratio = statistics.median(b / a for a, b in zip(together, seconds[way], strict=True))
         goal = f" (wanted: {wanted} ×)" if wanted else ""
         print(f"{name}: 2 processes are {ratio:.2f} × as fast as {way}{goal}", flush=True)
+    pairs = zip(computed["2 processes"], computed["1 process, 1 thread"], strict=True)
+    share = statistics.median(a / b for a, b in pairs)
+    print(f"{name}: each of 2 processes computes {share:.2f} × as much as one alone")
+    print(
+        f"{name}: a round sends {len(sent)} messages, {sum(sent) / 1e6:,.2f} MB in all", flush=True
+    )
+
+
+class Messages:
+    """The bytes of each message that processes add up or gather."""
+
+    def __init__(self) -> None:
+        self.bytes: list[int] = []
+        for name in ("all_reduce", "all_gather"):
+            setattr(dist, name, self._noting(getattr(dist, name)))
+
+    def _noting(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*tensors: Any) -> Any:
+            self.bytes.append(tensors[-1].nbytes)
+            return send(*tensors)
+
+        return noted
 
 
 def make_game(settings: Settings, size: Size, processes: int, threads: int) -> Game:

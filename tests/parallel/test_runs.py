@@ -87,8 +87,11 @@ def _numbers(value: Any, name: str = "") -> dict[str, float]:
     return {key: found for path, each in items for key, found in _numbers(each, path).items()}
 
 
-def test_a_game_leaves_the_files_of_one_process(small_corpus: Corpus, tmp_path: Path) -> None:
-    done = firehose("play", small_corpus.path, "--out", tmp_path / "two", *sets())
+@pytest.mark.parametrize("more", [[], ["--shard-users"]])
+def test_a_game_leaves_the_files_of_one_process(
+    small_corpus: Corpus, tmp_path: Path, more: list[str]
+) -> None:
+    done = firehose("play", small_corpus.path, "--out", tmp_path / "two", *sets(), *more)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert done.stdout.count("All of it is in") == 1  # only the first one prints
     play(small_corpus, tmp_path / "one", make_settings(None, sets()[1::2]))
@@ -103,7 +106,7 @@ def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: P
     learner = tmp_path / "dying.py"
     learner.write_text(DYING, encoding="utf-8")
     run, chosen = tmp_path / "run", sets(f"play.learner={learner}:Dying")
-    often = ("--checkpoint-every", 0)
+    often = ("--checkpoint-every", 0, "--shard-users")
     done = firehose("play", small_corpus.path, "--out", run, *chosen, *often, DYING="1")
     assert done.returncode == 1 and not done.stdout
     (told,) = done.stderr.splitlines()

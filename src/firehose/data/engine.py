@@ -10,8 +10,10 @@ import functools
 import json
 import logging
 import os
+import secrets
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from firehose.errors import FirehoseError
@@ -65,6 +67,36 @@ def _answer(work: Work, row: str) -> str:
         if sentence := told(error):
             return json.dumps({"error": sentence})
         return json.dumps({"defect": traceback.format_exc()})
+
+
+def refuse_unshared(folder: Path, runner: Runner) -> None:
+    """Refuse a folder that a host of the Ray cluster does not have in common with this one."""
+    if runner != "ray":
+        return
+    mark = folder / "seen by all"
+    mark.write_text(token := secrets.token_hex(8), encoding="utf-8")
+    blind = [host for host, found in seen_by(mark).items() if found != token]
+    mark.unlink()
+    if blind:
+        raise FirehoseError(
+            f"{folder.parent} is not the same folder on {', '.join(sorted(blind))} of the Ray "
+            "cluster; choose an --out in a folder that all its hosts share."
+        )
+
+
+def seen_by(file: Path) -> dict[str, str | None]:
+    """What each host of the Ray cluster reads in a file, by its address; None: it is not there."""
+    start("ray")
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    def look(path: str) -> str | None:
+        return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else None
+
+    task, hosts = ray.remote(num_cpus=0)(look), [node for node in ray.nodes() if node["Alive"]]
+    there = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in hosts]
+    found = ray.get([task.options(scheduling_strategy=each).remote(str(file)) for each in there])
+    return {node["NodeManagerAddress"]: text for node, text in zip(hosts, found, strict=True)}
 
 
 @functools.cache

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import firehose
 from firehose.data import encoding, floor, wordcount
 from firehose.data.corpus import SPLITS, Corpus, Step, is_corpus
-from firehose.data.engine import Runner, Task, run
+from firehose.data.engine import Runner, Task, refuse_unshared, run
 from firehose.data.plan import Plan
 from firehose.data.reading import parts, read_shard
 from firehose.data.settling import settle_part, steps
@@ -87,6 +87,7 @@ def prepare(
     if plan.vocabulary.model:
         Vocabulary.load(plan.vocabulary.model)  # an error is raised now, not after two stages
     with workspace(out, replace) as folder:
+        refuse_unshared(folder, execution.runner)
         read, settled = _read_and_settle(plan, folder, execution, strict)
         account = _account(plan, read, settled)
         users = _number_users(folder, names)

@@ -109,7 +109,7 @@ class Share:
 
     def sum(self) -> NDArray[Any]:
         """The sum over all processes of an array of one row, as ``whole`` has it."""
-        found: NDArray[Any] = np.concatenate(list(self.whole(self.shards.parts))).sum(0)
+        found: NDArray[Any] = np.asarray(self.whole(self.shards.parts)).sum(0)
         return found
 
     def bytes_of(self, start: int, stop: int) -> Tensor:

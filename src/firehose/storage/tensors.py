@@ -69,8 +69,9 @@ def _content(header: bytes, tensors: Mapping[str, Tensor | Blocks]) -> Iterator[
         if isinstance(tensor, Blocks):
             yield from map(np.ascontiguousarray, tensor)
         else:
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            yield flat.view(torch.uint8).numpy()
+            flat = tensor.detach().cpu().contiguous()
+            # Of one number or none, a stride may be anything, and 0 cannot be viewed as bytes.
+            yield flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy()
 
 
 def read(path: Path) -> dict[str, Tensor]:
