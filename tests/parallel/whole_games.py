@@ -103,7 +103,7 @@ def main() -> None:
         with joined():
             assert group.size() == size
             for game, choices in GAMES.items():
-                seen: dict[str, Any] = play(choices)
+                seen: Any = play(choices)
                 np.savez(Path(folder) / f"{game}-{own}-of-{size}.npz", **seen)
             for game in SHARDED if size > 1 else ():
                 with sharding():
