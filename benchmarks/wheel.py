@@ -17,13 +17,23 @@ def main() -> None:
     """Everything in a temporary folder; the first command that fails ends it."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        made = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", home, ROOT]
+        made = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "-w",
+            str(home),
+            str(ROOT),
+        ]
         subprocess.run(made, check=True)
         (wheel,) = home.glob("*.whl")
         venv.create(home / "venv", with_pip=True)
         python = home / "venv" / "bin" / "python"
-        constraints = ["--constraint", ROOT / "constraints.txt"]
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, wheel], check=True)
+        install = ["-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
+        subprocess.run([python, *install, wheel], check=True)
         begun = time.monotonic()
         program = home / "venv" / "bin" / "firehose"
         subprocess.run([program, "demo", "--out", home / "demo"], cwd=home, check=True)

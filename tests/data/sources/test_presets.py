@@ -15,7 +15,7 @@ from firehose.errors import FirehoseError
 
 
 def records(path: Path | list[Path], **settings: Any) -> list[Post | Skip]:
-    source = make_plan(path, **settings).source  # type: ignore[arg-type]
+    source = make_plan(path, **settings).source
     return [record for shard in source.shards() for record in source.records(shard)]
 
 

@@ -22,8 +22,9 @@ from hypothesis import given, strategies as st
 
 from firehose.data.post import Post, Skip
 from firehose.data.sources import tabular
+from firehose.data.sources.columns import Columns
 from firehose.data.sources.fields import moment
-from firehose.data.sources.tabular import Columns, Tabular
+from firehose.data.sources.tabular import Tabular
 from firehose.errors import FirehoseError
 
 POSTS = [
@@ -67,7 +68,7 @@ def table(posts: Sequence[Post], kind: str) -> bytes:
 
 
 def read(*paths: Path, **columns: str) -> list[Post | Skip]:
-    source = Tabular(paths=tuple(map(str, paths)), columns=Columns(**columns))
+    source = Tabular(paths=tuple(map(str, paths)), columns=Columns.of(columns))
     shards = json.loads(json.dumps(source.shards()))
     return [record for shard in shards for record in source.read(shard)]
 
