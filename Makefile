@@ -10,7 +10,7 @@ DEMO := demo
 BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py scale.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo live test lint format bench faults clean
+.PHONY: help demo live test lint format docs wheel bench faults clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -34,6 +34,13 @@ format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## build the site from docs/, strictly, into site/
+	@$(BIN)/python -c 'import mkdocstrings, material' 2>/dev/null || $(BIN)/python -m pip install --quiet '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+wheel: $(READY)  ## build the wheel, install it in an environment of its own, and run the demo with it
+	$(PYTHON) benchmarks/wheel.py
+
 bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
 	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
@@ -43,7 +50,7 @@ faults: $(READY)  ## broken on purpose: thousands of crashes, a hundred kills, m
 	$(BIN)/python benchmarks/fuzz.py
 
 clean:  ## remove the environment and what the demo made
-	rm -rf $(VENV) $(DEMO)
+	rm -rf $(VENV) $(DEMO) site dist
 
 # A changed pyproject.toml or constraints.txt installs again; nothing else does.
 $(READY): pyproject.toml constraints.txt

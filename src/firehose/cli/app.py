@@ -49,7 +49,7 @@ app = App(
     "of posts, without forgetting.\n\nStart with `firehose demo --out demo`.",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    add_completion=False,
+    add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

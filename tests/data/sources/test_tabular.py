@@ -67,8 +67,8 @@ def table(posts: Sequence[Post], kind: str) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def read(*paths: Path, **columns: Any) -> list[Post | Skip]:
-    source = Tabular(paths=tuple(map(str, paths)), columns=Columns(**columns))
+def read(*paths: Path, **columns: str) -> list[Post | Skip]:
+    source = Tabular(paths=tuple(map(str, paths)), columns=Columns.of(columns))
     shards = json.loads(json.dumps(source.shards()))
     return [record for shard in shards for record in source.read(shard)]
 
