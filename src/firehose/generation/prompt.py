@@ -47,7 +47,7 @@ class ReadPrompt:
     ) -> None:
         self.vocabulary, self.encoder = trained.encoder.vocabulary, trained.encoder
         self.pieces = classify(self.vocabulary)
-        self.tokens = self._tokens_of(text, may_be_empty)
+        self.text, self.tokens = text, self._tokens_of(text, may_be_empty)
         number, speaker = trained.number(user), trained.speaker
         self.decoder: Decoder | MixedDecoder
         if speaker is None:
@@ -62,7 +62,10 @@ class ReadPrompt:
 
     def change(self, text: str) -> None:
         """Become another prompt of the same user, which may be empty; only what differs is read."""
+        if text == self.text:
+            return
         tokens = self._tokens_of(text, may_be_empty=True)
+        self.text = text
         if tokens == self.tokens:
             return
         pairs = zip(tokens[:-1], self.tokens, strict=False)  # the last is read in any case
@@ -80,9 +83,14 @@ class ReadPrompt:
         return self.log_probs.expand(rows, -1)
 
 
-@lru_cache(maxsize=4)
 def classify(vocabulary: Vocabulary) -> Pieces:
     """Tell the kinds of a vocabulary's pieces apart."""
+    return _classify(vocabulary.model)
+
+
+@lru_cache(maxsize=4)
+def _classify(model: bytes) -> Pieces:
+    vocabulary = Vocabulary(model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     numbers = list(range(vocabulary.size))
     names = processor.id_to_piece(numbers)

@@ -63,6 +63,7 @@ class Suggester:
 
     def __init__(self, trained: Trained, remembered: int = 64) -> None:
         self.trained, self.remembered = trained, remembered
+        trained.model.eval()
         self._read: OrderedDict[int, ReadPrompt] = OrderedDict()  # by number of a user
 
     def suggest(
