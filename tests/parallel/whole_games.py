@@ -107,8 +107,8 @@ def main() -> None:
                 np.savez(Path(folder) / f"{game}-{own}-of-{size}.npz", **seen)
             for game in SHARDED if size > 1 else ():
                 with sharding():
-                    seen = play(GAMES[game])
-                np.savez(Path(folder) / f"{game}-{own}-of-{size}-sharded.npz", **seen)
+                    shared: dict[str, Any] = play(GAMES[game])
+                np.savez(Path(folder) / f"{game}-{own}-of-{size}-sharded.npz", **shared)
 
 
 if __name__ == "__main__":

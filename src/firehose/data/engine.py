@@ -93,14 +93,8 @@ def seen_by(file: Path) -> dict[str, str | None]:
     def look(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else None
 
-    task, hosts = (
-        ray.remote(num_cpus=0)(look),
-        [
-            node
-            for node in ray.nodes()  # type: ignore[no-untyped-call]
-            if node["Alive"]
-        ],
-    )
+    task, nodes = ray.remote(num_cpus=0)(look), ray.nodes()  # type: ignore[no-untyped-call]
+    hosts = [node for node in nodes if node["Alive"]]
     there = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in hosts]
     found = ray.get([task.options(scheduling_strategy=each).remote(str(file)) for each in there])
     return {node["NodeManagerAddress"]: text for node, text in zip(hosts, found, strict=True)}
