@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The CPU build where a configured index has one; see "Choose your torch" in the README.
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 DEMO := demo
-BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py scale.py)
+BENCHMARKS := $(addprefix benchmarks/,prepare.py nature.py model.py game.py classic.py parallel.py scale.py serve.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo live test lint format docs wheel bench faults clean
@@ -47,6 +47,7 @@ bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
 faults: $(READY)  ## broken on purpose: thousands of crashes, a hundred kills, mutated records
 	$(BIN)/python benchmarks/crashes.py
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/service_kills.py
 	$(BIN)/python benchmarks/fuzz.py
 
 clean:  ## remove the environment and what the demo made

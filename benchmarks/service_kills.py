@@ -35,7 +35,7 @@ from small_services import MIXTURE, begun, differing, drained, final_state, post
 ROUND = 8  # posts
 SETTINGS = ServiceSettings(port=0, round_posts=ROUND, round_seconds=0.3, checkpoint_every=1.0)
 WAIT = 0.1  # seconds before a process is started again
-LIVES = 8.0  # seconds at most between two kills
+MOST_BETWEEN = 40  # posts between two kills
 DRAIN = 900.0  # seconds that the rest may take
 
 
@@ -49,25 +49,52 @@ def post(address: str, rate: float, ended: threading.Event, accepted: Counter[st
         number += 1
 
 
-def kill(child: Child, counts: Counter[str]) -> None:
+class Progress:
+    """How far a service has come: posts that were accepted, and rounds that were played."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+
+    def now(self) -> tuple[int, int]:
+        """Both, as they are on disk."""
+        value = self.inbox.database.value
+        rounds = value("SELECT count(*) FROM rounds WHERE played")
+        return value("SELECT count(*) FROM posts"), rounds
+
+    def is_beyond(self, before: tuple[int, int], posts: int) -> bool:
+        """Whether both processes have worked since: so many posts, and a round."""
+        accepted, rounds = self.now()
+        return accepted >= before[0] + posts and rounds > before[1]
+
+
+def kill(child: Child, counts: Counter[str], phase: str) -> None:
     """Kill a process, whatever it does."""
     if child.process.poll() is None:
-        age = "starting" if time.monotonic() - child.begun < 3 else "working"
-        counts[f"{child.task}, {age}"] += 1
+        counts[f"{child.task}, {phase}"] += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.process.pid, signal.SIGKILL)
     child.wait = WAIT  # else it would wait ever longer
 
 
-def disturb(service: Service, kills: int, chance: random.Random) -> Counter[str]:
-    """Kill processes so many times, and let them be started again; returns what was killed."""
+def disturb(
+    service: Service, progress: Progress, kills: int, chance: random.Random
+) -> Counter[str]:
+    """Kill processes so many times, and let them be started again; returns what was killed.
+
+    Moments are chosen by what was done since the last kill, so that they are as random on a machine
+    that is busy; a few are soon after it, while processes start.
+    """
     counts: Counter[str] = Counter()
     while counts.total() < kills:
-        end = time.monotonic() + chance.uniform(0, LIVES)
-        service.look_after_until(lambda end=end: time.monotonic() > end)  # type: ignore[misc]
+        before, more = progress.now(), chance.randint(1, MOST_BETWEEN)
+        is_early = chance.random() < 0.15
+        if not is_early:
+            service.look_after_until(lambda: progress.is_beyond(before, more))  # noqa: B023
+        end = time.monotonic() + chance.uniform(0, 1)
+        service.look_after_until(lambda: time.monotonic() > end)  # noqa: B023
         both = [service.learner, service.server]
         for child in chance.sample(both, k=1 if chance.random() < 0.8 else 2):
-            kill(child, counts)
+            kill(child, counts, "starting" if is_early else "working")
     return counts
 
 
@@ -91,7 +118,9 @@ def main() -> None:
                 target=post, args=(service.address, arguments.rate, ended, accepted)
             )
             poster.start()
-            counts = disturb(service, arguments.kills, random.Random(arguments.seed))
+            counts = disturb(
+                service, Progress(inbox), arguments.kills, random.Random(arguments.seed)
+            )
             ended.set()
             # What was asked for last is answered when the server is up again.
             service.look_after_until(lambda: not poster.is_alive())

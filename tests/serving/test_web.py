@@ -1,6 +1,7 @@
 """The service over HTTP, with its learner at hand: roles, limits, answers, and secrets."""
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,12 @@ def test_posts_are_accepted_learned_and_told_of(service: Service) -> None:
     told = client.get("/metrics").text
     assert "firehose_posts_learned_total 80.0" in told
     assert "firehose_posts_waiting 0.0" in told
+    values = dict(line.rsplit(" ", 1) for line in told.splitlines() if line[0] != "#")
+    for name in ("", "_as_nobody"):
+        per_word = float(values[f"firehose_nats{name}_total"]) / float(
+            values["firehose_words_total"]
+        )
+        assert float(values[f"firehose_perplexity{name}"]) == pytest.approx(math.exp(per_word))
     assert 'firehose_request_seconds_count{route="/v1/users/{name:path}",status="200"} 1.0' in told
     assert "user3" not in told
 

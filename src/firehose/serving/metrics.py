@@ -1,5 +1,6 @@
 """What a service tells Prometheus: posts, rounds, costs, latencies; of nobody in particular."""
 
+import math
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -33,6 +34,11 @@ class InboxCollector(Collector):
         }
         for name, (help_text, value) in counters.items():
             yield CounterMetricFamily(f"firehose_{name}", help_text, value)
+        for name, nats in (("perplexity", totals.nats), ("perplexity_as_nobody", totals.nobody)):
+            whose = "as nobody" if name.endswith("nobody") else "as its user"
+            per_word = math.exp(min(nats / totals.words, 700)) if totals.words else math.nan
+            help_text = f"Online, per word, {whose}, over all that was learned."
+            yield GaugeMetricFamily(f"firehose_{name}", help_text, per_word)
         yield GaugeMetricFamily("firehose_posts_waiting", "Posts that wait.", totals.waiting)
         number = served.number if served else 0
         yield GaugeMetricFamily("firehose_snapshot", "The snapshot that answers.", number)
