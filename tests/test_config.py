@@ -144,7 +144,7 @@ def test_one_text_needs_no_brackets_and_a_number_is_a_name() -> None:
     plan = make_plan(source="nature", assignments=["clean.languages=de"])
     assert plan.clean.languages == ("de",)
     table = {"kind": "tabular", "paths": "x.csv", "columns": {"user": 1}}
-    assert Plan.of({"source": table}).source.columns.user == "1"  # type: ignore[attr-defined]
+    assert Plan.of({"source": table}).source.columns.user == ("1",)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("source", ["5", "[1]", "tabula"])

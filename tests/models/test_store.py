@@ -108,7 +108,7 @@ def cut_unnoticed(path: Path) -> None:
 
 def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
     file = path / "weights.safetensors"
-    weights = tensors.read(file)
+    weights = {name: each.clone() for name, each in tensors.read(file).items()}
     change(weights)
     tensors.write(file, weights)
     reseal(path)

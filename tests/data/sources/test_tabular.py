@@ -425,7 +425,7 @@ def test_columns_are_mapped_and_missing_ones_named(tmp_path: Path, kind: str) ->
             read(path, **{name: value for name, value in mapping.items() if name != role})
         assert str(error.value) == (
             f"{path} has no column {role!r} for the {role}, but author, when, body, lang; "
-            "this may be what you want:\n"
+            "this may be what you want: "
             f"firehose prepare {path} --set source.columns.user=author "
             "--set source.columns.time=when --set source.columns.text=body --out CORPUS"
         )
@@ -439,14 +439,14 @@ def test_all_missing_columns_are_named_at_once_with_a_command_that_works(tmp_pat
     path = write(tmp_path / "my tickets.csv", "Ticket,Agent,Opened,Message body\n1,u,0,a\n")
     with pytest.raises(FirehoseError, match="'user' for the user, 'time' for the time") as error:
         read(path)
-    told, command = str(error.value).split("\n")
-    assert told.endswith("; name the right one in place of NAME:")
+    told, command = str(error.value).split(": firehose ")
+    assert told.endswith("; name the right one in place of NAME")
     assert "--set 'source.columns.text=Message body'" in command  # the others cannot be guessed
     assert "columns.user=NAME" in command and "columns.time=NAME" in command
     path = write(tmp_path / "b.csv", "Author ID,Created,Body\nu,0,a\n")
     with pytest.raises(FirehoseError) as error:
         read(path)
-    command = str(error.value).split("\n")[1]
+    command = "firehose " + str(error.value).split(": firehose ")[1]
     assigned = [part for part in shlex.split(command) if part.startswith("source.columns.")]
     columns = dict(part.removeprefix("source.columns.").split("=") for part in assigned)
     assert columns == {"user": "Author ID", "time": "Created", "text": "Body"}

@@ -11,12 +11,17 @@ from firehose.config import Section, listed
 from firehose.errors import FirehoseError
 
 
+def _named(value: Any) -> Any:
+    """A single name as a list of one; a number is a name."""
+    return listed(str(value) if isinstance(value, int) else value)
+
+
 def _told(names: tuple[str, ...]) -> Any:
     return names[0] if len(names) == 1 else list(names)
 
 
 # The name of a column, or several: of these, the first that a file has.
-Names = Annotated[tuple[str, ...], BeforeValidator(listed), PlainSerializer(_told)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_named), PlainSerializer(_told)]
 REQUIRED = ("user", "time", "text")
 USUAL = {  # what such columns are often called
     "user": "user author username user_id userid author_id by from sender owner name handle",
@@ -67,7 +72,7 @@ class Columns(Section):
         is_whole = all(given[role] != "NAME" for role in missing)
         advice = "this may be what you want" if is_whole else "name the right one in place of NAME"
         raise FirehoseError(
-            f"{path} has no column {lacks}, but {', '.join(present)}; {advice}:\n"
+            f"{path} has no column {lacks}, but {', '.join(present)}; {advice}: "
             f"firehose prepare {sources} {settings} --out CORPUS"
         )
 
