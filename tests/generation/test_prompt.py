@@ -4,9 +4,10 @@ import pytest
 
 from firehose.errors import FirehoseError
 from firehose.generation.generate import generate
+from firehose.generation.prompt import classify
 from firehose.generation.sampling import Sampling
 from firehose.generation.suggest import suggest
-from small_writers import NAMES, PROMPT, prompt_tokens, trained
+from small_writers import NAMES, PROMPT, VOCABULARY, prompt_tokens, trained
 
 
 def test_who_is_unknown_gets_the_text_of_the_population() -> None:
@@ -41,3 +42,11 @@ def test_a_prompt_without_words_is_refused(prompt: str) -> None:
     for write in (generate, suggest):
         with pytest.raises(FirehoseError, match="The prompt has no words; give it one"):
             write(trained(), prompt, None)
+
+
+def test_pieces_that_fit_some_letters_are_found_in_their_order() -> None:
+    pieces = classify(VOCABULARY)
+    for letters in (b"a", b" ", b" the", b" hom", b"e", b" m", b"\xc3", b" them and us", b"zq"):
+        plain = [each.startswith(letters) or letters.startswith(each) for each in pieces.spelling]
+        expected = [one and bool(each) for one, each in zip(plain, pieces.spelling, strict=True)]
+        assert pieces.fitting(letters).tolist() == expected

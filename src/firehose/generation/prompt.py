@@ -1,6 +1,8 @@
 """A prompt as a user's model has read it: where every continuation starts."""
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,14 +27,22 @@ class Pieces(NamedTuple):
     continues: Tensor  # later in a word
     spelling: tuple[bytes, ...]  # bytes, because a piece may be half a character
 
+    ordered: tuple[tuple[bytes, int], ...]  # spellings in their order, each with its number
+
     def fitting(self, letters: bytes) -> Tensor:
         """Which pieces begin with these letters, or are how they begin, ``[pieces]``."""
-        return _fitting(self.spelling, letters)
+        found = torch.zeros(len(self.spelling), dtype=torch.bool)
+        for end in range(1, len(letters) + 1):
+            for spelling, number in self._from(letters[:end]):
+                if spelling != letters[:end] and not spelling.startswith(letters):
+                    break
+                found[number] = True
+        return found
 
-
-@lru_cache(maxsize=512)
-def _fitting(spelling: tuple[bytes, ...], letters: bytes) -> Tensor:
-    return torch.tensor([s.startswith(letters) or letters.startswith(s) for s in spelling])
+    def _from(self, letters: bytes) -> Iterator[tuple[bytes, int]]:
+        """The pieces from a spelling on, in their order."""
+        first = bisect_left(self.ordered, (letters,))
+        return (self.ordered[place] for place in range(first, len(self.ordered)))
 
 
 class ReadPrompt:
@@ -105,4 +115,5 @@ def _classify(model: bytes) -> Pieces:
     begins = torch.tensor([name.startswith("▁") for name in names]) & ~never
     continues = ~begins & ~never
     continues[vocabulary.eot] = False
-    return Pieces(never, begins, continues, spelling)
+    ordered = sorted((letters, number) for number, letters in enumerate(spelling))
+    return Pieces(never, begins, continues, spelling, tuple(ordered))
