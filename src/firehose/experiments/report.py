@@ -114,6 +114,9 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
     for job in with_starts(done):
         write_whole(out / "runs" / f"{job.name}.json", _json(describe(job)))
         write_whole(out / "runs" / f"{job.name}.toml", job.settings.to_toml().encode())
+    if older := _older(done):
+        title = "Runs of another version of the code, taken as they are (--reuse-older)"
+        blocks += [Heading("Older runs"), Table(["run", "code"], older, title, labels=2)]
     write_results(out, results(parts))
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
     is_paper = all(part.experiment.of_paper for part in parts)
@@ -169,13 +172,18 @@ def _about(parts: Sequence[Part], failed: dict[str, str]) -> list[Block]:
     has_published = any(plan.published for part in parts for plan in part.experiment.tables)
     explained = Paragraph(computed + _measures(parts[0].jobs[0], has_published))
     blocks: list[Block] = [Heading("What was run"), explained]
-    if older := [[job.name, made(job)["code"]] for job in with_starts(done) if job.older]:
-        title = "Runs of another version of the code, taken as they are (--reuse-older)"
-        blocks.append(Table(["run", "code"], older, title, labels=2))
+    if older := len(_older(done)):
+        told = f"{many(older, 'run')} of another version of the code: see the end of the page."
+        blocks.append(Paragraph(told))
     if failed:
         rows = [[jobs[key].name, why] for key, why in failed.items() if key in jobs]
         blocks.append(Table(["failed", "why"], rows, "Runs that failed", labels=2))
     return blocks
+
+
+def _older(done: Sequence[Job]) -> list[list[str]]:
+    """The runs that another version of the code has made, and which."""
+    return [[job.name, made(job)["code"]] for job in with_starts(list(done)) if job.older]
 
 
 PUBLISHED = (
