@@ -22,7 +22,7 @@ from firehose.methods.buffers import BUFFERS, Buffer
 from firehose.methods.optimizers.congrad import ConGraD
 from firehose.methods.step import Setup
 from firehose.models.allocation import keep_memory
-from firehose.models.personal import Personal
+from firehose.models.personal import SHARE, Personal
 from firehose.optim.adam import Adam
 
 FEW, MANY, PIECES, TOKENS = 1_000, 1_000_000, 2_000, 50
@@ -78,7 +78,7 @@ class Table:
         model.users.take(np.arange(users), learn=True)
         chosen = {"memory": {"per_user": 2}, "optimizer": optimizer, "predictor": predictor}
         self.game = Game(model, make_settings("laptop", play=chosen).play)
-        fill(self.game.memory, users, 2)
+        fill(self.game.memory, users, 2, has_shares=predictor == "mixture")
         self.buffers = [self.game.memory]
         if isinstance(self.game.optimizer, ConGraD):
             fill(self.game.optimizer.validation, users, 1)
@@ -185,13 +185,17 @@ def buffers(rounds: int) -> None:
         print(f"{strategy}: push 128 and sample 128 with {MANY:,} users: {middle:.2f} ms")
 
 
-def fill(buffer: Buffer, users: int, posts: int) -> None:
-    """Push so many posts of every user."""
+def fill(buffer: Buffer, users: int, posts: int, has_shares: bool = False) -> None:
+    """Push so many posts of every user; with ``has_shares``, as a mixture has them."""
     generator = np.random.default_rng(0)
     for _ in range(posts):
         for first in range(0, users, 100_000):
             numbers = np.arange(first, min(first + 100_000, users))
-            buffer.push(posts_of(generator, numbers), generator)
+            batch = posts_of(generator, numbers)
+            if has_shares:
+                share = np.full(len(batch.tokens), 0.5, np.float16)
+                batch = batch.with_columns(per_token={SHARE: share})
+            buffer.push(batch, generator)
 
 
 def random_posts(generator: np.random.Generator, posts: int, users: int) -> Batch:
