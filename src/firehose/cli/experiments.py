@@ -10,6 +10,7 @@ from firehose.cli.app import (
     CorpusPath,
     Jobs,
     Moved,
+    Processes,
     ReuseOlder,
     RunPath,
     Seeds,
@@ -132,6 +133,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
         bool, Option("--dry-run", help="Only show the plan, with time and memory.")
     ] = False,
     trust: Trust = False,
+    processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.
@@ -159,9 +161,9 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
         schedule = experiments.make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
         show(experiments.dry_run(schedule, jobs))
         return
-    older = " --reuse-older" * reuse_older
-    command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{older}"
-    options = (scale, seeds, jobs, command, reuse_older, trust)
+    more = f" --processes {processes}" * (processes > 1) + " --reuse-older" * reuse_older
+    command = f"firehose reproduce {name} --corpus {corpus} --scale {scale} --seeds {seeds}{more}"
+    options = (scale, seeds, jobs, command, reuse_older, trust, processes)
     found = experiments.reproduce(name, corpus, out, *options)
     report_experiment(found, as_json)
 

@@ -23,8 +23,9 @@ LOOK = 0.5  # seconds between two looks at the processes
 class Slot(NamedTuple):
     """What one of the jobs that are done at a time may use."""
 
-    threads: int
+    threads: int  # of each process
     gpu: str | None
+    processes: int = 1  # that do a job together
 
     def environment(self, job: Job) -> dict[str, str]:
         """Of a job that is done with it; one that names its GPU finds all of them."""
@@ -35,11 +36,11 @@ class Slot(NamedTuple):
         return os.environ | mine
 
 
-def slots(at_once: int) -> list[Slot]:
-    """The cores and the GPUs, shared by so many jobs."""
-    there: Sequence[str | None] = gpus() or [None]
-    threads = max(cores() // at_once, 1)
-    return [Slot(threads, there[number % len(there)]) for number in range(at_once)]
+def slots(at_once: int, processes: int = 1) -> list[Slot]:
+    """The cores and the GPUs, shared by so many jobs; several processes share all GPUs."""
+    there: Sequence[str | None] = (gpus() if processes == 1 else []) or [None]
+    threads = max(cores() // (at_once * processes), 1)
+    return [Slot(threads, there[number % len(there)], processes) for number in range(at_once)]
 
 
 class Working:
@@ -47,10 +48,11 @@ class Working:
 
     def __init__(self, job: Job, slot: Slot) -> None:
         self.job, self.slot, self.begun = job, slot, time.monotonic()
+        together = ["--processes", str(slot.processes)] if slot.processes > 1 else []
         with job.log.open("ab") as log:
             self.said = log.tell()  # bytes of its log before it was started
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "firehose", *job.left()],
+                [sys.executable, "-m", "firehose", *job.left(), *together],
                 stdin=subprocess.PIPE,  # closed when we end, however we end: then it ends, too
                 stdout=log,
                 stderr=log,
@@ -80,8 +82,8 @@ class Working:
         return (errors or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
 
 
-def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
-    """Do all jobs that are not done; returns why, for each that failed, by its key.
+def execute(jobs: Sequence[Job], at_once: int, processes: int = 1) -> dict[str, str]:
+    """Do all jobs that are not done, each by so many processes; returns why any failed, by key.
 
     What begins with the result of a failed job fails, too; the rest goes on. What another
     process is doing already is waited for.
@@ -91,7 +93,7 @@ def execute(jobs: Sequence[Job], at_once: int) -> dict[str, str]:
         say(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are done already.")
     failed: dict[str, str] = {}
     working: list[Working] = []
-    idle, total = slots(min(at_once, max(len(waiting), 1))), len(waiting)
+    idle, total = slots(min(at_once, max(len(waiting), 1)), processes), len(waiting)
     with measure(total, "runs") as show, _told_to_stop(working) as request:
         while waiting or working:
             for job in list(waiting):

@@ -34,10 +34,10 @@ class Schedule(NamedTuple):
     parts: list[Part]
     jobs: list[Job]  # of all parts together, each once
 
-    def at_once(self) -> int:
-        """A job for each GPU, or for each core."""
+    def at_once(self, processes: int = 1) -> int:
+        """A job for each GPU, or for each core; or for as many as there are processes of a job."""
         wants = any(job.settings.compute.device != "cpu" for job in self.jobs)
-        return (len(gpus()) if wants else 0) or cores()
+        return max(((len(gpus()) if wants else 0) or cores()) // processes, 1)
 
 
 def make_schedule(
@@ -89,15 +89,17 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     command: str = "firehose.reproduce(…)",
     reuse_older: bool = False,
     trust: bool = False,
+    processes: int = 1,
 ) -> Reproduction:
     """Run an experiment, by name or from a TOML file, and report on it.
 
     Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``. With ``trust``,
-    code that a TOML file names is run as if it were named here.
+    code that a TOML file names is run as if it were named here. So many ``jobs`` are done at a
+    time, each by so many ``processes``.
     """
     schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
-    failed = execute(schedule.jobs, jobs or schedule.at_once())
+    failed = execute(schedule.jobs, jobs or schedule.at_once(processes), processes)
     with announce("drawing"):
         page = write(schedule.out, schedule.parts, failed, command)
     return Reproduction(page, schedule.parts, failed)
