@@ -20,7 +20,6 @@ import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
 # isort: split
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from firehose.batch import Batch
 from firehose.game.assembly import Game
@@ -37,14 +36,15 @@ USERS = 1_000
 
 
 class Size(NamedTuple):
-    """A preset, and the pieces of its vocabulary."""
+    """A preset, and what its posts are like: commits of gitstream-small, or tweets."""
 
     pieces: int
+    median: int  # tokens of a post
     rounds: int  # of which medians are taken, if no other number is asked for
     wanted: tuple[float, float | None]  # ratios to one process with one thread, with two
 
 
-SIZES = {"laptop": Size(2_000, 15, (1.7, 1.2)), "paper": Size(32_000, 2, (1.4, None))}
+SIZES = {"laptop": Size(2_000, 43, 15, (1.7, 1.2)), "paper": Size(32_000, 20, 2, (1.4, None))}
 WAYS = {"2 processes": (2, 1), "1 process, 1 thread": (1, 1), "1 process, 2 threads": (1, 2)}
 
 
@@ -102,13 +102,13 @@ class Messages:
 
     def __init__(self) -> None:
         self.bytes: list[int] = []
-        for name in ("all_reduce", "all_gather"):
-            setattr(dist, name, self._noting(getattr(dist, name)))
+        for name in ("add_up", "gather"):
+            setattr(group, name, self._noting(getattr(group, name)))
 
     def _noting(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*tensors: Any) -> Any:
-            self.bytes.append(tensors[-1].nbytes)
-            return send(*tensors)
+        def noted(values: torch.Tensor) -> Any:
+            self.bytes.append(values.nbytes)
+            return send(values)
 
         return noted
 
@@ -122,11 +122,12 @@ def make_game(settings: Settings, size: Size, processes: int, threads: int) -> G
 
 
 def posts(settings: Settings, size: Size, rounds: int) -> Iterator[Batch]:
-    """Random words, as many in a post as people write: 20 tokens in the middle, few long ones."""
+    """Random words, as many in a post as people write: few are long ones."""
     for number in range(rounds):
         generator, count = np.random.default_rng(number), settings.play.posts
         longest = settings.model.max_tokens
-        lengths = np.clip(generator.lognormal(3, 0.6, count).astype(np.int64), 4, longest)
+        drawn = generator.lognormal(np.log(size.median), 0.6, count).astype(np.int64)
+        lengths = np.clip(drawn, 4, longest)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         yield Batch(
             generator.integers(3, size.pieces, offsets[-1]).astype(np.uint16),

@@ -44,6 +44,7 @@ GAMES: dict[str, list[str]] = {
         "play.predictor=mixture",
         "play.predictor.weighing=posterior",
     ],
+    "mixed-replay × online-gd, a mixture by a network": ["play.predictor=mixture"],
 }
 SHARDED = [
     "online-only × congrad",
@@ -92,7 +93,8 @@ def play(choices: list[str]) -> Seen:
 def main() -> None:
     """Play all games with all processes, then without the last one, and so on to the first alone.
 
-    The processes are started but once, as that takes longer than the games.
+    The processes are started but once, as that takes longer than the games. All three share memory
+    for their sums; without the last one they take themselves for processes of several machines.
     """
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)

@@ -40,34 +40,34 @@ class DataParallel:
 
     def gradient(self, batch: Batch) -> Gradient:
         """The gradient of the loss on a batch; users who are new in it get a row."""
-        return add_up(self.model.gradient(batch, self._part(batch, self.max_tokens)))
+        return add_up(self.model.gradient(batch, self.part(batch, self.max_tokens)))
 
     def gradient_toward_outputs(self, batch: Batch) -> Gradient:
         """The gradient of the cross-entropy to what ``with_outputs`` has put beside the posts."""
-        part = self._part(batch, self.max_tokens)
+        part = self.part(batch, self.max_tokens)
         return add_up(self.model.gradient_toward_outputs(batch, part))
 
     def cost(self, batch: Batch) -> float:
         """The loss on a batch, without changing anything."""
-        part = self._part(batch, self.max_tokens)
+        part = self.part(batch, self.max_tokens)
         return float(_joined(np.array([self.model.cost(batch, part)]))[0])
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
-        part, nats = self._part(batch), np.zeros(len(batch))
+        part, nats = self.part(batch), np.zeros(len(batch))
         nats[part] = self.model.pay(batch, part).nats
         return Paid(_joined(nats), batch.words)
 
     def outlook(self, batch: Batch) -> Outlook:
         """What it says of each piece of a batch but the first of a post, and how sure it was."""
-        part, places = self._part(batch), batch.offsets - np.arange(len(batch) + 1)
+        part, places = self.part(batch), batch.offsets - np.arange(len(batch) + 1)
         found = np.zeros((3, places[-1]))
         found[:, places[part.start] : places[part.stop]] = self.model.outlook(batch, part)
         return Outlook(*_joined(found))
 
     def with_outputs(self, batch: Batch, count: int) -> Batch:
         """The posts, and beside each token the most probable pieces in its place when it came."""
-        part = self._part(batch, self.max_tokens)
+        part = self.part(batch, self.max_tokens)
         found = self.model.with_outputs(batch, count, part).per_token
         columns = np.stack([found[PIECES], found[LOG_PROBS]]).astype(np.float64)
         pieces, log_probs = _joined(columns)
@@ -77,7 +77,7 @@ class DataParallel:
         }
         return batch.with_columns(per_token=per_token)
 
-    def _part(self, batch: Batch, max_tokens: int | None = None) -> slice:
+    def part(self, batch: Batch, max_tokens: int | None = None) -> slice:
         """The posts of a batch that are this process's."""
         lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
         return divided(lengths - 1, group.size())[group.rank()]

@@ -41,6 +41,7 @@ class Random:
     def __init__(self, seed: int = 0) -> None:
         self.bits = np.random.SFC64(seed)
         self.tokens: Share | None = None  # the part of a batch's tokens that is computed here
+        self.is_on = True  # False: nothing is dropped, whether or not a model is in training
 
     @contextmanager
     def sharing(self, tokens: Share | None) -> Iterator[None]:
@@ -106,7 +107,7 @@ class Dropout(torch.nn.Module):
 
     def mask(self, like: Tensor, share: Share | None) -> Mask | None:
         """Draw a mask, of which only a share may be here; None where nothing is dropped."""
-        if not self.training or not self.rate:
+        if not (self.training and self.random.is_on and self.rate):
             return None
         return Mask(self.random.kept(like, self.rate, share), 1 / (1 - self.rate))
 

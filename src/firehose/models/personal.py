@@ -258,15 +258,15 @@ class Personal(nn.Module):
 
 @contextmanager
 def evaluating(model: Personal) -> Iterator[None]:
-    """Switch dropout off inside, and back to what it was afterwards."""
-    if not model.training:  # to go through all its parts would take longer than some answers
-        yield
-        return
-    model.eval()
+    """Switch dropout off inside, and back to what it was afterwards.
+
+    ``model.eval()`` goes through all its parts, which takes longer than some answers.
+    """
+    was_on, model.random.is_on = model.random.is_on, False
     try:
         yield
     finally:
-        model.train()
+        model.random.is_on = was_on
 
 
 def predictions(

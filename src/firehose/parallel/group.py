@@ -16,6 +16,7 @@ from torch import Tensor
 
 from firehose.errors import FirehoseError
 from firehose.parallel.place import LostError
+from firehose.parallel.shared import SharedSums
 
 Result = TypeVar("Result")
 ANSWER = -1  # in place of the number of a part, when the first process has done what it had to
@@ -31,6 +32,7 @@ class Part(Protocol):
 # By number, which is the same in all processes. See ``first``.
 _parts: WeakValueDictionary[int, Part] = WeakValueDictionary()
 _count = 0  # of parts there ever were
+_sums: SharedSums | None = None  # where all processes are on one machine
 
 
 def size() -> int:
@@ -50,9 +52,24 @@ def is_first() -> bool:
 
 def add_up(values: Tensor) -> None:
     """Let a tensor become the sum of those of all processes, bit by bit the same in each."""
-    if size() > 1:
-        with _reaching():
-            dist.all_reduce(values)
+    if size() == 1:
+        return
+    if _sums is not None and values.device.type == "cpu":
+        _sums.add_up(values)
+        return
+    with _reaching():
+        dist.all_reduce(values)
+
+
+@contextmanager
+def adding_up_in(sums: SharedSums | None) -> Iterator[None]:
+    """Inside, tensors of the CPU are added up in memory that is shared, if there is any."""
+    global _sums  # noqa: PLW0603 (as there is one group of processes)
+    _sums = sums
+    try:
+        yield
+    finally:
+        _sums = None
 
 
 def gather(values: Tensor) -> Tensor:

@@ -13,9 +13,11 @@ from firehose import progress
 from firehose.errors import FirehoseError
 from firehose.faults import told
 from firehose.machine import gpus
+from firehose.parallel import group
 from firehose.parallel.heartbeat import Heartbeat, connect
 from firehose.parallel.place import LostError, Place
 from firehose.parallel.shards import sharding
+from firehose.parallel.shared import SharedSums
 
 MEETING = 60.0  # seconds for all processes to be there
 NEVER = timedelta(days=365)  # a sum waits for as long as there are signs of life: see heartbeat
@@ -32,13 +34,14 @@ def joined(shard_users: bool = False) -> Iterator[None]:
     if place.size == 1:
         yield
         return
-    heartbeat = _meet(place)
+    heartbeat, sums = _meet(place)
     with contextlib.ExitStack() as stack:
         if place.rank:
             stack.enter_context(contextlib.redirect_stdout(None))
             stack.callback(setattr, progress.console, "quiet", progress.console.quiet)
             progress.console.quiet = True
         stack.enter_context(sharding(shard_users))
+        stack.enter_context(group.adding_up_in(sums))
         try:
             yield
         except LostError as lost:
@@ -57,8 +60,8 @@ def joined(shard_users: bool = False) -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def _meet(place: Place) -> Heartbeat:
-    """Meet the other processes, and begin to watch for signs of their lives."""
+def _meet(place: Place) -> tuple[Heartbeat, SharedSums | None]:
+    """Meet the other processes, begin to watch for signs of their lives, and share memory."""
     host, port, backend = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), _backend(place)
     try:
         store, *_ = next(iter(rendezvous("env://", timeout=timedelta(seconds=MEETING))))
@@ -69,12 +72,13 @@ def _meet(place: Place) -> Heartbeat:
         dist.init_process_group(
             backend, store=store, rank=place.rank, world_size=place.size, timeout=NEVER
         )
+        sums = SharedSums.meet(heartbeat.store, place)
     except (RuntimeError, ValueError) as error:
         raise FirehoseError(
             f"{str(place).capitalize()} cannot meet the others at {host}:{port}: "
             f"{str(error).splitlines()[0].rstrip('.')}."
         ) from None
-    return heartbeat
+    return heartbeat, sums
 
 
 def _backend(place: Place) -> str:

@@ -26,6 +26,20 @@ class Evidence(NamedTuple):
     features: NDArray[np.float32]  # [features, places], by which opinions are weighed; about 1
 
 
+class Portion(NamedTuple):
+    """Which places of a round are looked at here, where several processes divide them."""
+
+    first: int  # the number of the first place that is
+    total: int  # places of the round
+
+    def every(self, step: int, steps: int) -> tuple[slice, int]:
+        """Every so many places of the round: which those here are, and how many there are in all.
+
+        ``step`` is the number of the first place of the round that is one of them.
+        """
+        return slice((step - self.first) % steps, None, steps), len(range(step, self.total, steps))
+
+
 class Expert(Plugin):
     """Says what the next piece may be, and remembers posts once they were paid for."""
 

@@ -1,6 +1,6 @@
 """How much each opinion counts at a place: weights that are learned from what was paid."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from firehose.methods.experts import Evidence
+from firehose.methods.experts import Evidence, Portion
+from firehose.parallel import group
 
 SILENT = -1e9  # the logit of an opinion that has nothing to say
 BETAS, TINY = (0.9, 0.999), 1e-8
@@ -27,10 +28,12 @@ class Gate:
         self, features: int, opinions: int, hidden: int, rate: float, seed: int, steps: int = 4
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
-        first = torch.randn(hidden, features, generator=generator) / max(features, 1) ** 0.5
-        self.parameters = [
-            first, torch.zeros(hidden), torch.zeros(opinions, hidden), torch.zeros(opinions)
-        ]  # fmt: skip
+        kind = torch.float32  # as that of features
+        drawn = torch.randn(hidden, features, generator=generator, dtype=kind)
+        others = [
+            torch.zeros(shape, dtype=kind) for shape in (hidden, (opinions, hidden), opinions)
+        ]
+        self.parameters = [drawn / max(features, 1) ** 0.5, *others]
         self.moments = [[torch.zeros_like(p) for p in self.parameters] for _ in BETAS]
         self.rate, self.steps_a_round = rate, steps
         self.steps = 0
@@ -57,14 +60,18 @@ class Gate:
         mixed: NDArray[np.float64] = torch.einsum("po,opm->pm", weights, probability).numpy()
         return mixed
 
-    def learn(self, evidence: Evidence, post: NDArray[np.int64]) -> None:
+    def learn(
+        self, evidence: Evidence, post: NDArray[np.int64], portion: Portion | None = None
+    ) -> None:
         """Take steps that make what came more probable: the first of the pieces asked for.
 
         Each step is on a share of the places, one of every few, so that each is learned from once.
+        With a ``portion`` of the places here, all processes take each step together.
         """
-        steps = min(self.steps_a_round, len(post))
+        whole = portion or Portion(0, len(post))
+        steps = min(self.steps_a_round, whole.total)
         for step in range(steps):
-            chosen = slice(step, None, steps)
+            chosen, count = whole.every(step, steps)
             features, silent, probability = (
                 torch.from_numpy(np.ascontiguousarray(column[:, chosen].T))
                 for column in (evidence.features, ~evidence.speaks, evidence.probability[:, :, 0])
@@ -73,13 +80,14 @@ class Gate:
             # Of −log Σ w p by the logits: w, less the share of each opinion in what was predicted.
             shares = weights * probability
             shares /= shares.sum(1, keepdim=True).clamp_min_(1e-30)
-            by_logit = weights.sub_(shares).div_(len(probability))
+            by_logit = weights.sub_(shares).div_(count)
             by_inner = (by_logit @ self.parameters[2]).mul_(inner > 0)
-            self._step((
+            found = [
                 by_inner.T @ features, by_inner.sum(0), by_logit.T @ inner, by_logit.sum(0)
-            ))  # fmt: skip
+            ]  # fmt: skip
+            self._step(_added_up(found) if portion else found)
 
-    def _step(self, gradients: tuple[Tensor, ...]) -> None:
+    def _step(self, gradients: Sequence[Tensor]) -> None:
         """A step of Adam."""
         self.steps += 1
         fade = [1 - beta**self.steps for beta in BETAS]
@@ -107,3 +115,11 @@ class Gate:
             for number, tensor in enumerate(tensors):
                 tensor.copy_(state[name][str(number)])
         self.steps = state["steps"]
+
+
+def _added_up(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The sums of what all processes have found, in one message."""
+    flat = torch.cat([each.flatten() for each in gradients])
+    group.add_up(flat)
+    parts = flat.split([each.numel() for each in gradients])
+    return [part.view_as(each) for part, each in zip(parts, gradients, strict=True)]

@@ -10,14 +10,16 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
 from firehose.batch import Batch
-from firehose.methods.experts import EXPERTS, Evidence, Expert
+from firehose.methods.experts import EXPERTS, Evidence, Expert, Portion
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.gate import Gate
 from firehose.methods.experts.posterior import Posterior
 from firehose.methods.predictor import Predictor
 from firehose.methods.step import Setup
+from firehose.models.data_parallel import DataParallel
 from firehose.models.model import Outlook, Paid, Speaker, WeightSet
 from firehose.models.personal import SHARE, predicted_places
+from firehose.parallel import group
 from firehose.plugins import Choice
 
 AT_ONCE = 1 << 23  # probabilities that experts are asked for at once when a text is written
@@ -43,7 +45,8 @@ class _Paid(NamedTuple):
     """A batch that was paid for."""
 
     batch: Batch
-    evidence: Evidence
+    part: slice  # the posts that are looked at here, where several processes divide them
+    evidence: Evidence  # at the places of these
     share: NDArray[np.float64]  # [places], of the model in what was said of the piece that came
 
 
@@ -86,13 +89,15 @@ class Mixture(Predictor):
 
     def pay(self, batch: Batch) -> Paid:
         """What each post costs, without changing anything."""
-        evidence, post = self._look(batch), _posts(batch)
+        part = self._part(batch)
+        evidence = self._look(batch, part)
         by_model = evidence.probability.copy()
         by_model[: -1 - len(self.mixed)] = by_model[-1:] = 0  # memories, and the uniform opinion
         both = np.concatenate([evidence.probability, by_model], axis=2)
-        mixed, by_model = self.gate.mix(evidence._replace(probability=both), post).T
-        self._paid = _Paid(batch, evidence, by_model / mixed)
-        nats = np.bincount(post, -np.log(mixed), len(batch))
+        said = self.gate.mix(evidence._replace(probability=both), _posts(_of_part(batch, part)))
+        mixed, by_model = self._joined(batch, part, said.T)
+        self._paid = _Paid(batch, part, evidence, by_model / mixed)
+        nats = np.bincount(_posts(batch), -np.log(mixed), len(batch))
         return Paid(nats.astype(np.float64), batch.words)
 
     def to_learn_from(self, batch: Batch) -> Batch:
@@ -109,9 +114,10 @@ class Mixture(Predictor):
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""
-        evidence = self._of(batch).evidence
-        self._paid = None
-        self.gate.learn(evidence, _posts(batch))
+        paid, places = self._of(batch), _places(batch)
+        self._paid, post = None, _posts(_of_part(batch, paid.part))
+        portion = Portion(int(places[paid.part.start]), int(places[-1]))
+        self.gate.learn(paid.evidence, post, portion if self._is_divided() else None)
         for expert in self.experts:
             expert.learn(batch)
 
@@ -163,16 +169,38 @@ class Mixture(Predictor):
             found.append(self.gate.mix(self.gather(contexts, asked, outlooks, said)))
         return torch.from_numpy(np.log(np.concatenate(found)))
 
-    def _look(self, batch: Batch) -> Evidence:
-        """What all experts say of the pieces that came."""
+    def _look(self, batch: Batch, part: slice) -> Evidence:
+        """What all experts say of the pieces that came in some of the posts."""
         outlooks = []
         for weights in self.mixed:
             with weights.in_use(batch.user):
                 outlooks.append(self.model.outlook(batch))
-        came = targets(batch)[:, None]
+        own, places = _of_part(batch, part), slice(*_places(batch)[[part.start, part.stop]])
+        outlooks = [Outlook(*(each[places] for each in outlook)) for outlook in outlooks]
+        came = targets(own)[:, None]
         of_model = np.array([np.exp(outlook.log_prob) for outlook in outlooks])
         of_model = of_model.reshape(len(outlooks), *came.shape)
-        return self.gather(Contexts.of(batch, self.reach), came, outlooks, of_model)
+        return self.gather(Contexts.of(own, self.reach), came, outlooks, of_model)
+
+    def _is_divided(self) -> bool:
+        """Whether several processes share the posts of a batch, as those of the model do."""
+        return isinstance(self.model, DataParallel)
+
+    def _part(self, batch: Batch) -> slice:
+        """The posts of a batch that are looked at here."""
+        if isinstance(self.model, DataParallel):
+            return self.model.part(batch)
+        return slice(0, len(batch))
+
+    def _joined(self, batch: Batch, part: slice, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What was found at the places of the posts here, ``[rows, places]``, and of all others."""
+        if not self._is_divided():
+            return found
+        places = _places(batch)
+        whole = np.zeros((len(found), places[-1]))
+        whole[:, places[part.start] : places[part.stop]] = found
+        group.add_up(torch.from_numpy(whole))
+        return whole
 
     def gather(
         self,
@@ -214,6 +242,17 @@ def _make_gate(settings: MixtureSettings, features: int, opinions: int) -> Gate 
         return Posterior(opinions)
     learning = (settings.hidden, settings.rate, settings.seed, settings.steps)
     return Gate(features, opinions, *learning)
+
+
+def _of_part(batch: Batch, part: slice) -> Batch:
+    """Some of the posts of a batch; all are the batch itself."""
+    count = part.stop - part.start
+    return batch if count == len(batch) else batch.select(np.arange(part.start, part.stop))
+
+
+def _places(batch: Batch) -> NDArray[np.int64]:
+    """The number of the first place of each post, and how many there are."""
+    return batch.offsets - np.arange(len(batch) + 1)
 
 
 def _posts(batch: Batch) -> NDArray[np.int64]:

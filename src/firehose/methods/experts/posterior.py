@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from firehose.methods.experts import Evidence
+from firehose.methods.experts import Evidence, Portion
+from firehose.parallel import group
 
 
 class Posterior:
@@ -29,9 +31,17 @@ class Posterior:
         begins = np.arange(len(evidence.speaks.T)) if post is None else post
         return self._run(evidence, begins)[0]
 
-    def learn(self, evidence: Evidence, post: NDArray[np.int64]) -> None:
-        """Let the weights follow what every opinion has paid in a round."""
-        self.logs = self.logs + self._run(evidence, post)[1]
+    def learn(
+        self, evidence: Evidence, post: NDArray[np.int64], portion: Portion | None = None
+    ) -> None:
+        """Let the weights follow what every opinion has paid in a round.
+
+        With a ``portion`` of the places here, what is paid in all processes is added up.
+        """
+        change = self._run(evidence, post)[1]
+        if portion:
+            group.add_up(torch.from_numpy(change))
+        self.logs = self.logs + change
         self.logs -= self.logs.max(initial=-np.inf)
 
     def _run(
