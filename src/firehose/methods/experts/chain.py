@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Contexts, mix_one
-from firehose.methods.experts.posts import with_room
+from firehose.methods.experts.room import copied, with_room, zeros
 
 NONE = -1
 _HALF = np.uint64(32)
@@ -33,7 +33,8 @@ class Chain:
 
     def clear(self, tokens: int) -> None:
         """Forget all places; buckets for so many tokens."""
-        self.heads = np.full(max(int(tokens / self.tokens_per_bucket), 1024), NONE, np.int32)
+        self.heads = zeros(max(int(tokens / self.tokens_per_bucket), 1024), np.int32)
+        self.heads.fill(NONE)
         self.earlier = np.zeros(0, np.int32)  # of each place: the one before in the same bucket
         self.first = 0  # the place that has the first row of ``earlier``
         self.end = 0  # after the last place
@@ -77,7 +78,7 @@ class Chain:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.heads, self.earlier = state["heads"].copy(), state["earlier"].copy()
+        self.heads, self.earlier = copied(state["heads"]), copied(state["earlier"])
         self.first = state["first"]
         self.end = self.first + len(self.earlier) if len(self.earlier) else 0
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch, gather
 from firehose.methods.buffers.storage import rank
+from firehose.methods.experts.room import copied, with_room
 from firehose.optim.rows import UserIndex
 
-GROWTH = 1.1  # how much more room there is when an array is full
 BLOCK = 4096  # posts that are looked through at a time
 PER_TOKEN = ("tokens", "owner")
 PER_POST = ("start", "length", "user", "kept")
@@ -161,7 +161,7 @@ class Posts:
         for name in PER_POST:
             setattr(self, name, getattr(self, name)[posts])
         for name in PER_TOKEN:
-            setattr(self, name, getattr(self, name)[:end].copy())
+            setattr(self, name, copied(getattr(self, name)[:end]))
         self.start = np.cumsum(self.length, dtype=np.int64) - self.length
         self.size, self.count, self.removed, self.first = end, len(posts), 0, 0
 
@@ -175,18 +175,7 @@ class Posts:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
         for name in (*PER_POST, *PER_TOKEN, "newest", "written"):
-            setattr(self, name, state[name].copy())
+            setattr(self, name, copied(state[name]))
         self.writers.assign(state["writers"])
         self.size, self.count, self.first = len(self.tokens), len(self.start), state["first"]
         self.removed = int((self.tokens == 0).sum())
-
-
-def with_room(array: NDArray[Any], needed: int, largest: int = 0) -> NDArray[Any]:
-    """The array with room for so many numbers, of a kind that holds the largest of them."""
-    kind = np.promote_types(array.dtype, np.min_scalar_type(largest)) if largest else array.dtype
-    if needed <= len(array) and kind == array.dtype:
-        return array
-    size = max(needed, int(len(array) * GROWTH)) if needed > len(array) else len(array)
-    room = np.zeros(size, kind)
-    room[: len(array)] = array
-    return room

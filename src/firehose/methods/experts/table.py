@@ -8,11 +8,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Keys
+from firehose.methods.experts.room import copied, zeros
 
 LANES = 8  # rows of a bucket: 64 bytes, which a processor fetches at once
 FULL = 0.92  # of the rows, before there are more
 ROOMY = 0.8  # of the rows are taken after that
 SMALLEST = 31
+AT_ONCE = 1 << 20  # rows that are put into a larger table at once
 NONE = -1
 NUMBER = np.uint64(0xFFFF)  # the bits of a row's number
 _MARK, _FIRST = ~NUMBER, NUMBER + np.uint64(1)
@@ -36,9 +38,9 @@ class Table:
         self._make(SMALLEST)
 
     def _make(self, buckets: int) -> None:
-        self.words: Words = np.zeros((buckets, LANES), np.uint64)
+        self.words: Words = zeros(buckets * LANES, np.uint64).reshape(buckets, LANES)
         self.columns: dict[str, NDArray[Any]] = {
-            name: np.zeros(buckets * LANES, kind) for name, kind in self.kinds.items()
+            name: zeros(buckets * LANES, kind) for name, kind in self.kinds.items()
         }
         self.used = 0
 
@@ -80,13 +82,16 @@ class Table:
         if self.used + more <= FULL * self.words.size:
             return
         words, columns = self.words.reshape(-1), self.columns
-        taken = np.flatnonzero(words & NUMBER)
-        rows = len(taken) + more
+        parts = [slice(start, start + AT_ONCE) for start in range(0, len(words), AT_ONCE)]
+        rows = sum(np.count_nonzero(words[part] & NUMBER) for part in parts) + more
         self._make(_prime(max(int(rows / (ROOMY * LANES)), SMALLEST)))
-        slots, self.used = _enter(self.words, words[taken])
-        self.words.reshape(-1)[slots] = words[taken]
-        for name, values in columns.items():
-            self.columns[name][slots] = values[taken]
+        for part in parts:
+            taken = np.flatnonzero(words[part] & NUMBER) + part.start
+            slots, new = _enter(self.words, words[taken])
+            self.used += new
+            self.words.reshape(-1)[slots] = words[taken]
+            for name, values in columns.items():
+                self.columns[name][slots] = values[taken]
 
     def state(self) -> dict[str, Any]:
         """All arrays."""
@@ -94,9 +99,9 @@ class Table:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.words = state["words"].copy()
+        self.words = copied(state["words"])
         columns = state.get("columns", {})
-        self.columns = {name: columns[name].copy() for name in self.kinds}
+        self.columns = {name: copied(columns[name]) for name in self.kinds}
         self.used = int((self.words != 0).sum())
 
 
