@@ -12,6 +12,8 @@ set -eu
 python=${1:-python3} posts=${2:-}
 folder=$(mktemp -d) rays=
 export XDG_STATE_HOME="$folder/state" XDG_CACHE_HOME="$folder/cache" OMP_NUM_THREADS=1
+RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') # the hosts of a cluster know each other by it
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 
 clean() {
     for process in $rays; do kill "$process" 2>/dev/null || true; done
