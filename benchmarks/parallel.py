@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import firehose  # noqa: F401 (before torch: it says how OpenMP's threads wait)
@@ -58,9 +59,26 @@ def main() -> None:
         sys.exit(launch(2, [sys.executable, *sys.argv]))
     keep_memory()
     with joined():
+        compare_sums()
         for name, size in SIZES.items():
             if options.only in (None, name):
                 compare(name, size, options.rounds or size.rounds)
+
+
+def compare_sums(numbers: int = 250_000, times: int = 30) -> None:
+    """Let sums as long as a gradient of laptop scale take turns, in shared memory and by Gloo."""
+    seconds: dict[str, list[float]] = {"as here": [], "by Gloo": []}
+    for way in list(seconds) * times:
+        values = torch.ones(numbers)
+        group.anybody(False)  # all begin together
+        with nullcontext() if way == "as here" else group.adding_up_in(None):
+            begin = time.perf_counter()
+            group.add_up(values)
+            seconds[way].append(time.perf_counter() - begin)
+    medians = {
+        way: f"{statistics.median(each) * 1e3:.2f} ms {way}" for way, each in seconds.items()
+    }
+    print(f"a sum of {numbers:,} numbers takes {', '.join(medians.values())}", flush=True)
 
 
 def compare(name: str, size: Size, rounds: int) -> None:

@@ -65,11 +65,11 @@ def add_up(values: Tensor) -> None:
 def adding_up_in(sums: SharedSums | None) -> Iterator[None]:
     """Inside, tensors of the CPU are added up in memory that is shared, if there is any."""
     global _sums  # noqa: PLW0603 (as there is one group of processes)
-    _sums = sums
+    before, _sums = _sums, sums
     try:
         yield
     finally:
-        _sums = None
+        _sums = before
 
 
 def gather(values: Tensor) -> Tensor:
