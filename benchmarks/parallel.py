@@ -37,15 +37,22 @@ USERS = 1_000
 
 
 class Size(NamedTuple):
-    """A preset, and what its posts are like: commits of gitstream-small, or tweets."""
+    """A preset with some settings, and what posts are like: commits of gitstream-small, or tweets."""
 
+    preset: str
+    settings: list[str]
     pieces: int
     median: int  # tokens of a post
     rounds: int  # of which medians are taken, if no other number is asked for
-    wanted: tuple[float, float | None]  # ratios to one process with one thread, with two
+    wanted: tuple[float | None, float | None]  # ratios to one process with one thread, with two
 
 
-SIZES = {"laptop": Size(2_000, 43, 15, (1.7, 1.2)), "paper": Size(32_000, 20, 2, (1.4, None))}
+MILLION = ["play.posts=256", "play.step_size=32"]  # as in results/million.toml
+SIZES = {
+    "laptop": Size("laptop", [], 2_000, 43, 15, (1.7, 1.2)),
+    "million": Size("laptop", MILLION, 2_000, 43, 8, (None, None)),
+    "paper": Size("paper", [], 32_000, 20, 2, (1.4, None)),
+}
 WAYS = {"2 processes": (2, 1), "1 process, 1 thread": (1, 1), "1 process, 2 threads": (1, 2)}
 
 
@@ -75,15 +82,13 @@ def compare_sums(numbers: int = 250_000, times: int = 30) -> None:
             begin = time.perf_counter()
             group.add_up(values)
             seconds[way].append(time.perf_counter() - begin)
-    medians = {
-        way: f"{statistics.median(each) * 1e3:.2f} ms {way}" for way, each in seconds.items()
-    }
-    print(f"a sum of {numbers:,} numbers takes {', '.join(medians.values())}", flush=True)
+    medians = [f"{statistics.median(each) * 1e3:.2f} ms {way}" for way, each in seconds.items()]
+    print(f"a sum of {numbers:,} numbers takes {', '.join(medians)}", flush=True)
 
 
 def compare(name: str, size: Size, rounds: int) -> None:
     """Let the ways to play a round take turns; all see the same posts."""
-    settings = make_settings(name)
+    settings = make_settings(size.preset, size.settings)
     games = {way: make_game(settings, size, *WAYS[way]) for way in WAYS}
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     computed: dict[str, list[float]] = {way: [] for way in WAYS}
