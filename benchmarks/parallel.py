@@ -37,7 +37,7 @@ USERS = 1_000
 
 
 class Size(NamedTuple):
-    """A preset with some settings, and what posts are like: commits of gitstream-small, or tweets."""
+    """A preset with some settings, and what its posts are like: commits, or tweets."""
 
     preset: str
     settings: list[str]
