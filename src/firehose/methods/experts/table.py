@@ -15,7 +15,6 @@ FULL = 0.92  # of the rows, before there are more
 ROOMY = 0.8  # of the rows are taken after that
 SMALLEST = 31
 AT_ONCE = 1 << 20  # rows that are put into a larger table at once
-NONE = -1
 NUMBER = np.uint64(0xFFFF)  # the bits of a row's number
 _MARK, _FIRST = ~NUMBER, NUMBER + np.uint64(1)
 _1, _16, _32 = np.uint64(1), np.uint64(16), np.uint64(32)
@@ -52,31 +51,6 @@ class Table:
         """The memory it takes."""
         return self.words.nbytes + sum(column.nbytes for column in self.columns.values())
 
-    def find(self, keys: Keys) -> Slots:
-        """The slot of each checksum; NONE where there is no row for it."""
-        return _find(self.words, keys)
-
-    def get(self, name: str, slots: Slots) -> NDArray[np.int64]:
-        """The values of a column; 0 where there is no row."""
-        return np.where(slots == NONE, 0, self.columns[name][slots]).astype(np.int64)
-
-    def numbers(self, slots: Slots) -> NDArray[np.int64]:
-        """The numbers of rows; 0 where there is no row."""
-        numbers = (self.words.reshape(-1)[slots] & NUMBER).astype(np.int64)
-        return np.where(slots == NONE, 0, numbers)
-
-    def put_numbers(self, slots: Slots, numbers: NDArray[np.int64]) -> None:
-        """Set the numbers of rows, all different."""
-        words = self.words.reshape(-1)
-        words[slots] = (words[slots] & _MARK) | numbers.astype(np.uint64)
-
-    def enter(self, keys: Keys) -> Slots:
-        """The slot of each checksum; rows are made for those that have none."""
-        self.make_room(len(keys))
-        slots, new = _enter(self.words, keys)
-        self.used += new
-        return slots
-
     def make_room(self, more: int) -> None:
         """See to it that so many more rows can be made; those whose number is 0 are left out."""
         if self.used + more <= FULL * self.words.size:
@@ -87,7 +61,7 @@ class Table:
         self._make(_prime(max(int(rows / (ROOMY * LANES)), SMALLEST)))
         for part in parts:
             taken = np.flatnonzero(words[part] & NUMBER) + part.start
-            slots, new = _enter(self.words, words[taken])
+            slots, new = enter(self.words, words[taken])
             self.used += new
             self.words.reshape(-1)[slots] = words[taken]
             for name, values in columns.items():
@@ -132,16 +106,7 @@ def enter_one(words: Words, key: np.uint64) -> tuple[Any, bool]:
 
 
 @compiled
-def _find(words: Words, keys: Keys) -> Slots:
-    slots = np.empty(len(keys), np.int64)
-    for index in range(len(keys)):
-        slot, is_known = locate(words, keys[index])
-        slots[index] = slot if is_known else NONE
-    return slots
-
-
-@compiled
-def _enter(words: Words, keys: Keys) -> tuple[Slots, int]:
+def enter(words: Words, keys: Keys) -> tuple[Slots, int]:
     """The slot of each checksum, and how many rows were made."""
     slots, new = np.empty(len(keys), np.int64), 0
     for index in range(len(keys)):
