@@ -197,7 +197,10 @@ def pack(
         elif isinstance(value, Tensor):
             found[path], values[name] = value, {MARK: "tensor"}
         elif isinstance(value, np.ndarray):
-            found[path], values[name] = torch.from_numpy(np.array(value)), {MARK: "array"}
+            # torch takes it as it is, if it may be written to; a copy would take as much memory.
+            is_fit = value.flags.writeable and value.flags.c_contiguous
+            array = value if is_fit else np.array(value)
+            found[path], values[name] = torch.from_numpy(array), {MARK: "array"}
         elif isinstance(value, tensors.Blocks):
             found[path], values[name] = value, {MARK: value.mark}
         else:
