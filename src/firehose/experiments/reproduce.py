@@ -11,7 +11,7 @@ from firehose.experiments.calibrate import Estimate, estimate
 from firehose.experiments.checks import refuse_missing, refuse_too_large, refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
-from firehose.experiments.recipe import Experiment, known, read_experiments
+from firehose.experiments.recipe import Experiment, known, read_experiments, read_whole
 from firehose.experiments.report import Part, write
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
@@ -33,6 +33,7 @@ class Schedule(NamedTuple):
     out: Path  # the folder of the report
     parts: list[Part]
     jobs: list[Job]  # of all parts together, each once
+    whole: Experiment  # the recipe, which may name several experiments
 
     def at_once(self, processes: int = 1) -> int:
         """A job for each GPU, or for each core; or for as many as there are processes of a job."""
@@ -76,7 +77,8 @@ def make_schedule(
     refuse_missing(every)
     refuse_too_large(every)
     title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
-    return Schedule(Path(out) / title, parts, every)
+    whole = parts[0].experiment if isinstance(name, Mapping) else read_whole(name, trust)
+    return Schedule(Path(out) / title, parts, every, whole)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
@@ -101,7 +103,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
     failed = execute(schedule.jobs, jobs or schedule.at_once(processes), processes)
     with announce("drawing"):
-        page = write(schedule.out, schedule.parts, failed, command)
+        page = write(schedule.out, schedule.parts, failed, command, schedule.whole)
     return Reproduction(page, schedule.parts, failed)
 
 
