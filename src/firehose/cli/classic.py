@@ -49,13 +49,14 @@ def fetch_data(
 
 @classic.command("run")
 def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
-    name: Annotated[str, Argument(help="A benchmark; all: those of the paper.")],
+    name: Annotated[str, Argument(help="The name of a benchmark, or all for those of the paper.")],
     data: Annotated[Path, Option(help="The folder with the data sets.")] = DATA,
     out: Annotated[Path, Option(help="A folder for runs and reports.")] = Path("classic"),
     seeds: Seeds = 3,
     jobs: Jobs = None,
     method: Annotated[
-        list[str] | None, Option(help="A method; may be repeated (default: the paper's eight).")
+        list[str] | None,
+        Option(help="A method; may be repeated (default: the eight of the paper)."),
     ] = None,
     assignments: Assignments = None,
     reuse_older: ReuseOlder = False,
@@ -63,8 +64,8 @@ def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
 
-    Games are kept in OUT/runs and not played twice; the report goes to OUT/NAME. Stopped or killed,
-    the same command goes on.
+    Games are kept in OUT/runs, and none is played twice. The report goes to OUT/NAME. If the
+    command is stopped or killed, give it again and it goes on.
 
     The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion. The methods:
     GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed; or
