@@ -126,7 +126,7 @@ def test_seeds_are_taken_together_and_compared_with_the_baseline(
 
 
 def test_a_baseline_must_be_one_of_the_runs(seeds: list[Path]) -> None:
-    with pytest.raises(FirehoseError, match="is none of the runs"):
+    with pytest.raises(FirehoseError, match="is not among the runs"):
         compare(seeds[:2], baseline=seeds[3])
     with pytest.raises(FirehoseError, match="the same settings and the same seed"):
         compare([seeds[0], seeds[0]], baseline=seeds[0])

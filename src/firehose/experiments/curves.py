@@ -102,7 +102,7 @@ class Comparison(NamedTuple):
             value, low, high = interval(*(100 * x for x in (change.value, change.low, change.high)))
             name = measure_name(each.measure, PERPLEXITY)
             rows.append([each.run, name, f"{value} %", f"{low} … {high} %", Verdict(each.verdict)])
-        heads = ["", "measure", "change", "95 % of samples", "so it is"]
+        heads = ["", "measure", "change", "95 % of samples", "verdict"]
         return Table(heads, rows, f"Perplexity against {self.baseline}", labels=2)
 
 
@@ -134,9 +134,9 @@ def online_fit(found: Comparison) -> Figure:
 
 
 @captioned(
-    "Against the baseline: by how much the next batch was cheaper (below 1) or dearer, as the "
-    "stream went on. Above, on average from the first round on; below, at the time. Shaded: 95 % "
-    "of samples of users and seeds.",
+    "Against the baseline: below 1 the next batch was cheaper, above 1 it was more expensive, as "
+    "the stream went on. Above, on average from the first round on; below, at the time. Shaded: "
+    "95 % of samples of users and seeds.",
     "Dashed",
 )
 def ratio(found: Comparison) -> Figure:
@@ -165,7 +165,7 @@ def ratio(found: Comparison) -> Figure:
 
 @captioned(
     "Retention: what the final model pays for posts it has seen, against how long ago they came. "
-    "Above, for a sample of each stretch of time; below, for all since then, by the same samples.",
+    "Above, for a sample of each stretch of time; below, for all posts since then.",
     "Dashed",
 )
 def retention(found: Comparison) -> Figure:

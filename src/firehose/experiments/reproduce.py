@@ -97,8 +97,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 
     Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``. With ``trust``,
-    code that a TOML file names is run as if it were named here. So many ``jobs`` are done at a
-    time, each by so many ``processes``.
+    code that a TOML file names is run as if it were named here. ``jobs`` is how many runs are done
+    at a time, and ``processes`` is how many processes play each of them.
     """
     schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
     failed = execute(schedule.jobs, jobs or schedule.at_once(processes), processes)
