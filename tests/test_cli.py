@@ -121,7 +121,7 @@ def test_wrong_input_is_one_sentence_and_status_1(
 def test_check_finds_a_flipped_bit(small_corpus: Corpus, tmp_path: Path) -> None:
     import shutil
 
-    assert "is whole" in firehose("check", small_corpus.path).stdout
+    assert "is undamaged" in firehose("check", small_corpus.path).stdout
     shutil.copytree(small_corpus.path, tmp_path / "copy")
     tokens = tmp_path / "copy" / "train" / "tokens.npy"
     data = bytearray(tokens.read_bytes())

@@ -1,17 +1,22 @@
 """Every example in the README and the docs is run, page by page, in an empty folder."""
 
+import ast
 import importlib
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import firehose
+from firehose.cli.app import app
 
 ROOT = Path(__file__).parents[1]
+INSIDE = ("firehose.serving.", "firehose.generation.")  # parts that serve.md shows from within
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh|toml)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -23,6 +28,8 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
     for kind, title, code in blocks:
         if title:
             (tmp_path / title).write_text(code, encoding="utf-8")
+            if kind == "sh":  # a script for elsewhere: at least its syntax is right
+                subprocess.run(["bash", "-n", title], cwd=tmp_path, check=True)
         if title or kind == "toml":
             continue
         commands = (
@@ -37,16 +44,55 @@ def test_examples_run(page: Path, tmp_path: Path) -> None:
             assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
+def entries() -> list[str]:
+    """What the API reference has, by module and name."""
+    told = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    return re.findall(r"^::: (firehose\.[\w.]+)$", told, re.MULTILINE)
+
+
+def imported(page: Path) -> set[str]:
+    """The names that the examples of a page import from modules of Firehose, with the modules."""
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    trees = [ast.parse(code) for kind, _, code in blocks if kind == "python"]
+    return {
+        f"{node.module}.{alias.name}"
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("firehose.")
+        for alias in node.names
+    }
+
+
+def found(entry: str) -> Any:
+    """What an entry of the API names."""
+    home, _, name = entry.rpartition(".")
+    return getattr(importlib.import_module(home), name)
+
+
 def test_every_public_name_has_an_entry_in_the_api() -> None:
-    entries = re.findall(
-        r"^::: firehose\.([\w.]+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE
-    )
-    public = [name for name in firehose.__all__ if name != "__version__"]
-    assert sorted(entry.rpartition(".")[2] for entry in entries) == sorted(public)
-    for entry in entries:
-        home, _, name = entry.rpartition(".")
-        found = getattr(importlib.import_module(f"firehose.{home}"), name)
-        assert found.__doc__, entry
+    public = {name for name in firehose.__all__ if name != "__version__"}
+    homes = {f"{home}.{name}" for name, home in firehose._HOMES.items()}
+    assert homes <= set(entries()), f"docs/api.md lacks {sorted(homes - set(entries()))}"
+    assert public == {home.rpartition(".")[2] for home in homes}
+    assert len(set(entries())) == len(entries())
+    for entry in entries():
+        assert found(entry).__doc__, entry
+
+
+def test_every_command_is_a_public_function() -> None:
+    """But `listen`, which is a program beside the service."""
+    others = {"classic": {"fetch", "run_classic"}, "listen": set()}
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        assert others.get(name, {name}) <= set(firehose.__all__), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_examples_import_has_an_entry_in_the_api(page: Path) -> None:
+    for name in sorted(imported(page)):
+        is_ours = str(getattr(found(name), "__module__", "")).startswith("firehose.")
+        if is_ours and not name.startswith(INSIDE):  # not an alias of a type
+            public = name.rpartition(".")[2] in firehose.__all__
+            assert public or name in entries(), f"{page.name} imports {name}, not in docs/api.md"
 
 
 def test_every_page_is_in_the_site() -> None:

@@ -49,7 +49,9 @@ class Section(BaseModel):
         """Refuse whole numbers that no file or array can hold."""
         for name, value in values.items() if isinstance(values, Mapping) else ():
             if isinstance(value, int) and abs(value) > MOST:
-                raise ValueError(f"{name} has {len(str(value))} digits, the most is {MOST:,}")
+                raise ValueError(
+                    f"{name} has {len(str(value))} digits; at most {MOST:,} is possible"
+                )
         return values
 
     @classmethod

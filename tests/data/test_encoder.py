@@ -94,7 +94,7 @@ def test_texts_that_are_no_posts_are_refused(small_corpus: Corpus) -> None:
     with pytest.raises(FirehoseError, match="A post of 'ann' has no words; give it one"):
         encoder.encode([Post("ann", " \n")], users, grow=True)
     assert len(users) == 0
-    with pytest.raises(FirehoseError, match="The prompt has 21 characters, and a post no more"):
+    with pytest.raises(FirehoseError, match="The prompt has 21 characters, but a post has at most"):
         encoder.prompt("x" * 21)
     with pytest.raises(FirehoseError, match="mentions = 'drop' in the encoder is not a choice"):
         Encoder(small_corpus.vocabulary, "drop")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from conftest import prepared, simple_posts
 from firehose.data.corpus import Corpus, Floor
 from firehose.errors import FirehoseError
 from firehose.experiments.compare import compare, write
+from firehose.experiments.curves import FIGURES
 from firehose.game.outcome import Outcome
 from firehose.game.run import play
 from firehose.game.scoring import read_costs
@@ -110,6 +111,10 @@ def test_seeds_are_taken_together_and_compared_with_the_baseline(
     assert online.change.value == pytest.approx(np.expm1(np.mean(paid[2:]) - np.mean(paid[:2])))
     assert online.change.low <= online.change.value <= online.change.high
     assert online.verdict == "better"  # the others have learned nothing
+    for axes in FIGURES["ratio"].draw(found).axes:  # the curve is within its band
+        (band,), line = axes.collections, axes.lines[0].get_xydata()
+        (shape,) = band.get_paths()
+        assert shape.contains_points(np.asarray(line)[1:-1], radius=1e-3).mean() > 0.9
     page = write(found, tmp_path / "page", "firehose compare")
     assert "Compared with slow-0" in page.read_text()
     rows = pq.read_table(page.parent / "results.parquet").to_pylist()
@@ -121,7 +126,7 @@ def test_seeds_are_taken_together_and_compared_with_the_baseline(
 
 
 def test_a_baseline_must_be_one_of_the_runs(seeds: list[Path]) -> None:
-    with pytest.raises(FirehoseError, match="is none of the runs"):
+    with pytest.raises(FirehoseError, match="is not among the runs"):
         compare(seeds[:2], baseline=seeds[3])
     with pytest.raises(FirehoseError, match="the same settings and the same seed"):
         compare([seeds[0], seeds[0]], baseline=seeds[0])

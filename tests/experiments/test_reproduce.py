@@ -355,6 +355,24 @@ def test_stopping_stops_the_processes(
     assert [process.poll() is not None for process in started] == [True]
 
 
+def test_a_page_of_several_experiments_has_the_title_of_their_file(done: Schedule) -> None:
+    folder = done.out.parent
+    other = folder.parent / "other.toml"
+    other.write_text(RECIPE.replace('title = "Steps"', 'title = "Steps, again"'))
+    both = folder.parent / "both.toml"
+    told = 'title = "Two questions"\nabout = "Asked together."\n'
+    both.write_text(f'{told}experiments = ["{folder.parent / "steps.toml"}", "{other}"]')
+    corpus = done.jobs[0].corpus
+    page = reproduce(both, corpus.path, folder, folder.parent / "tiny.toml", 2).page
+    assert page == folder / "both" / "index.html"
+    text = page.read_text()
+    assert "<title>Two questions</title>" in text and "<h1>Two questions</h1>" in text
+    assert text.index("<p>Asked together.</p>") < text.index("What was run</a></h2>")
+    assert "Steps, again</a></h2>" in text
+    alone = again(done).read_text()
+    assert "<h1>Steps</h1>" in alone and "Asked together" not in alone
+
+
 def test_a_recipe_of_nothing_is_refused(tmp_path: Path, corpus: Corpus) -> None:
     (tmp_path / "empty.toml").write_text('title = "Nothing"')
     with pytest.raises(FirehoseError, match="has no runs"):

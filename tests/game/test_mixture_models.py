@@ -165,7 +165,7 @@ def test_words_of_others_are_told_when_enough_users_wrote_them(
 def test_the_command_line_says_what_is_not_told(run: Path) -> None:
     asked = ["suggest", str(run), "--prompt", "over the", "--user", "user0"]
     silent = CliRunner().invoke(app, asked)
-    assert silent.exit_code == 0 and "--min-users 1 lets it tell all" in silent.stderr
+    assert silent.exit_code == 0 and "--min-users 1 lets it tell everything" in silent.stderr
     told = CliRunner().invoke(app, [*asked, "--min-users", "1"])
     assert told.exit_code == 0 and not told.stderr and told.stdout != silent.stdout
 

@@ -163,7 +163,7 @@ def test_it_is_said_what_differs_from_when_a_run_was_begun(
     resume(stopped)
     said = " ".join(capsys.readouterr().err.split())
     assert f"was begun with threads {torch.get_num_threads()} (here 99), torch" in said
-    assert "(here 0.1): from here on the last bits may be others" in said
+    assert "(here 0.1): from here on the last bits may differ" in said
     assert left_behind(stopped) == left_behind(over)
     card = read_run(over)
     assert card.differences("cuda")[-1] == f"device {card.device} (here cuda)"

@@ -175,15 +175,15 @@ def another_schema(path: Path) -> None:
         (another_schema, "has model schema 1, this Firehose reads 3"),
         (zeros, "weights.safetensors does not match its checksum; copy the model again"),
         (altered, r"is damaged: model\.json was altered; copy the model again"),
-        (lambda path: reseal(path, users=-1), r"model\.json is not a model's"),
-        (lambda path: reseal(path, users=7), "do not hold the 7 users that model.json tells of"),
+        (lambda path: reseal(path, users=-1), r"model\.json is not the file of a model"),
+        (lambda path: reseal(path, users=7), "do not hold the 7 users that model.json names"),
         (lambda path: reseal(path, pieces=9), "do not hold the 9 pieces"),
         (planned(layers=10**9), "do not hold the 1,000,000,000 layers"),
         (planned(d_model=10**9), "do not hold the 1,000,000,000 × [0-9,]+ weights"),
         (planned(d_inner=10**12), "do not hold the 16 × 1,000,000,000,000 weights"),
         (planned(d_user=10**12), "do not hold the 16 × 1,000,000,000,000 weights"),
         (lambda path: (path / "users.parquet").unlink(), "users.parquet is missing"),
-        (lambda path: (path / "model.json").write_text("{"), "is not a model's"),
+        (lambda path: (path / "model.json").write_text("{"), "is not the file of a model"),
         (lambda path: (path / "model.json").unlink(), "is not a model: no model.json in it"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_model_of_the_schema_before_is_still_read(saved: Path) -> None:
     (saved / "model.json").write_text(json.dumps(card | {"schema_version": 2}))
     assert load(saved).known()
     (saved / "model.json").write_text(json.dumps(card))
-    with pytest.raises(FirehoseError, match="is not a model's"):
+    with pytest.raises(FirehoseError, match="is not the file of a model"):
         load(saved)
 
 
@@ -291,5 +291,5 @@ def test_prompts_are_treated_as_posts_were(tmp_path: Path) -> None:
     assert card["encoder"] == cleaning
     encoder = load(tmp_path / "model").encoder
     assert encoder.vocabulary.decode(encoder.prompt("the @fox")) == "the <MENTION>"
-    with pytest.raises(FirehoseError, match="has 100 characters, and a post no more than 99"):
+    with pytest.raises(FirehoseError, match="has 100 characters, but a post has at most 99"):
         encoder.prompt("x" * 100)

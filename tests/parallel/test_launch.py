@@ -89,7 +89,7 @@ def test_processes_that_torchrun_has_started_are_as_many_as_asked_for(
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     said = Commands(monkeypatch, capsys)("resume", "run", "--processes", 3)
-    assert said.status == 1 and "2 processes were started" in said.err
+    assert said.status == 1 and "torchrun has started 2 processes" in said.err
     monkeypatch.setenv("RANK", "1")
     said = Commands(monkeypatch, capsys)("resume", "run", "--processes", 3)
     assert said.status == 1 and not said.err  # the first one says it

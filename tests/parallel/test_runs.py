@@ -93,7 +93,7 @@ def test_a_game_leaves_the_files_of_one_process(
 ) -> None:
     done = firehose("play", small_corpus.path, "--out", tmp_path / "two", *sets(), *more)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    assert done.stdout.count("All of it is in") == 1  # only the first one prints
+    assert done.stdout.count("All numbers are in") == 1  # only the first one prints
     play(small_corpus, tmp_path / "one", make_settings(None, sets()[1::2]))
     assert_same(tmp_path / "one", tmp_path / "two")
     assert_same_checkpoints(tmp_path / "one", tmp_path / "two")

@@ -63,29 +63,32 @@ Moved = Annotated[
     Path | None, Option("--corpus", help="Where the corpus of the run is now, if it was moved.")
 ]
 Trust = Annotated[
-    bool, Option("--trust", help="Run the code that files name, and remember it as yours.")
+    bool, Option("--trust", help="Run the code that a file names, and trust it from now on.")
 ]
-Seeds = Annotated[int, Option(min=1, max=1_000, help="How many seeds each run is done with.")]
+Seeds = Annotated[
+    int, Option(min=1, max=1_000, help="How many times each run is done, with another seed each.")
+]
 Jobs = Annotated[
-    int | None, Option(min=1, help="Runs at a time (default: one for each GPU, or core).")
+    int | None, Option(min=1, help="How many runs at a time (default: one for each GPU, or core).")
 ]
 Processes = Annotated[
     int,
     Option(
         min=1,
-        help="Play with so many processes on this machine, each of which computes a share of every "
-        "batch: the same result, sooner. Over several machines, start the command with torchrun.",
+        help="How many processes on this machine share the work. Each computes a part of every "
+        "batch. The result is the same. For several machines, start the command with torchrun.",
     ),
 ]
 ShardUsers = Annotated[
     bool,
     Option(
         "--shard-users",
-        help="Let each process hold a share of the users' vectors, moments and remembered posts.",
+        help="Let each process keep only its share of the users: vectors, moments, posts.",
     ),
 ]
 ReuseOlder = Annotated[
-    bool, Option("--reuse-older", help="Take runs of another version of the code, and mark them.")
+    bool,
+    Option("--reuse-older", help="Do not repeat runs of another version of the code; mark them."),
 ]
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
@@ -106,8 +109,8 @@ def together(processes: int, shard_users: bool = False) -> Iterator[None]:
         size = Place.here().size
         if processes not in (1, size):
             raise FirehoseError(
-                f"{size} processes were started, as by torchrun, and --processes says {processes}; "
-                "leave it out."
+                f"torchrun has started {size} processes, but --processes says {processes}; "
+                "leave out --processes."
             )
         from firehose.parallel.joining import joined
 

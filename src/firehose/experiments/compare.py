@@ -42,9 +42,9 @@ def compare(
 ) -> Comparison:
     """Read runs that are over; they must have been played on the same corpus.
 
-    ``corpus`` says where that is now, if it was moved. With a ``baseline``, one of the runs, runs
-    that differ in nothing but their seed are taken together, and all are compared with those of
-    the baseline, user by user. No code that the runs name is run.
+    ``corpus`` says where that is now, if it was moved. With a ``baseline``, which is one of the
+    runs, runs that differ only in their seed are averaged, and each is compared with the baseline,
+    user by user. No code that the runs name is run.
     """
     first = Path(runs[0])
     card = read_run(first)
@@ -65,7 +65,7 @@ def _pooled(
     """Seeds together, and every group of runs against that of the baseline."""
     known = [folder.resolve() for folder in folders]
     if baseline.resolve() not in known:
-        raise FirehoseError(f"{baseline} is none of the runs; name it among them, too.")
+        raise FirehoseError(f"{baseline} is not among the runs; name it there, too.")
     pools: dict[str, list[int]] = {}
     for number, folder in enumerate(folders):
         pools.setdefault(_without_seed(folder), []).append(number)
@@ -136,9 +136,9 @@ def write(found: Comparison, out: Path, command: str, sentence: str = "") -> Pat
     blocks: list[Block] = [
         Heading("What each run came to"),
         Paragraph(
-            "Word perplexity. Online: what every batch cost when it came, before anything was "
-            "learned from it. Test: held-out posts, under the final model; also with every user "
-            "counted alike, however much they write, and per token instead of per word."
+            "The numbers are perplexities per word. Online: what every batch cost when it came, "
+            "before anything was learned from it. Test: what held-out posts cost the final model; "
+            "also with every user counted alike, however much they write, and per token."
         ),
         found.table(),
         *_differences(found),
@@ -182,7 +182,7 @@ def _differences(found: Comparison) -> list[Block]:
 
 PAIRED = (
     "By how much perplexity is lower (−) or higher (+), with the same users and the same seeds on "
-    "both sides; a difference is told where 95 of 100 samples of users and seeds agree on its sign."
+    "both sides. A run is better or worse if 95 of 100 samples of users and seeds agree on it."
 )
 
 

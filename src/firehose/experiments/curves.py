@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
 from firehose.data.corpus import Corpus, Floor
+from firehose.experiments.bands import Band, ratio_bands, smooth
 from firehose.experiments.ledger import Group, seconds
 from firehose.experiments.looks import (
     Kind,
@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
     runs: list[Run[Outcome]]
     oracle: float | None = None  # test perplexity of a model that was trained offline
     prices: Sequence[Price] = ()  # what the stream costs compressors, where that was measured
-    groups: Sequence[Group] = ()  # the seeds of each run, where they were taken together
+    groups: Sequence[Group] = ()  # the seeds of each run, in the same order, where they are known
     baseline: str | None = None  # the run that the others are compared with
     differences: Sequence[Difference] = ()
 
@@ -102,7 +102,7 @@ class Comparison(NamedTuple):
             value, low, high = interval(*(100 * x for x in (change.value, change.low, change.high)))
             name = measure_name(each.measure, PERPLEXITY)
             rows.append([each.run, name, f"{value} %", f"{low} … {high} %", Verdict(each.verdict)])
-        heads = ["", "measure", "change", "95 % of samples", "so it is"]
+        heads = ["", "measure", "change", "95 % of samples", "verdict"]
         return Table(heads, rows, f"Perplexity against {self.baseline}", labels=2)
 
 
@@ -116,7 +116,7 @@ def online_fit(found: Comparison) -> Figure:
 
     def values(came: Outcome) -> tuple[Any, ...]:
         curve = came.curve
-        return curve.posts, curve.running, np.exp(_smooth(np.log(curve.windowed)))
+        return curve.posts, curve.running, np.exp(smooth(np.log(curve.windowed)))
 
     figure, both = curves(found.runs, values, ["on average so far", "at the time"])
     for axes in both:
@@ -134,8 +134,9 @@ def online_fit(found: Comparison) -> Figure:
 
 
 @captioned(
-    "Against the baseline: by how much the next batch was cheaper (below 1) or dearer, as the "
-    "stream went on. Above, on average from the first round on; below, at the time.",
+    "Against the baseline: below 1 the next batch was cheaper, above 1 it was more expensive, as "
+    "the stream went on. Above, on average from the first round on; below, at the time. Shaded: "
+    "95 % of samples of users and seeds.",
     "Dashed",
 )
 def ratio(found: Comparison) -> Figure:
@@ -146,9 +147,15 @@ def ratio(found: Comparison) -> Figure:
 
     def values(came: Outcome) -> tuple[Any, ...]:
         curve, so_far = came.curve, np.log(came.curve.running / zero.running)
-        return curve.posts, np.exp(so_far), np.exp(_smooth(np.log(curve.windowed / zero.windowed)))
+        return curve.posts, np.exp(so_far), np.exp(smooth(np.log(curve.windowed / zero.windowed)))
 
     figure, both = curves(others, values, ["on average so far", "at the time"])
+    for run, look in zip(others, looks([run.pair for run in others]), strict=True):
+        for axes, band in zip(both, _bands(found, run, base), strict=False):
+            x = run.outcome.curve.posts
+            axes.fill_between(x, *band, color=look.colour, alpha=0.12, linewidth=0)
+            for edge in band:  # drawn as the curve is, to tell two bands of one colour apart
+                axes.plot(x, edge, color=look.colour, linestyle=look.line, linewidth=0.5, alpha=0.6)
     for axes in both:
         axes.axhline(1, color=MUTED, linewidth=0.8)
         axes.set_ylabel(f"as a multiple of\n{base.name}")
@@ -158,7 +165,7 @@ def ratio(found: Comparison) -> Figure:
 
 @captioned(
     "Retention: what the final model pays for posts it has seen, against how long ago they came. "
-    "Above, for a sample of each stretch of time; below, for all since then, by the same samples.",
+    "Above, for a sample of each stretch of time; below, for all posts since then.",
     "Dashed",
 )
 def retention(found: Comparison) -> Figure:
@@ -258,6 +265,14 @@ def compute(found: Comparison) -> Figure:
     return figure
 
 
+def _bands(found: Comparison, run: Run[Outcome], base: Run[Outcome]) -> Sequence[Band]:
+    """The bands of a run against the baseline, where it is known what each of them paid."""
+    if not found.groups or run is base:
+        return ()
+    groups = dict(zip((each.name for each in found.runs), found.groups, strict=True))
+    return ratio_bands(groups[run.name], groups[base.name]) or ()
+
+
 def _line(axes: Axes, name: str, value: float, below: bool = False, right: float = 1.0) -> None:
     """A dotted line across the axes, and its name above or below it, up to the share ``right``."""
     axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
@@ -290,13 +305,6 @@ def _perplexity(axes: Axes) -> None:
 def _plain(value: float) -> str:
     """10,000, 250, 7.5: as many digits as tell the numbers of an axis apart."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _smooth(values: NDArray[np.float64], width: int = 9) -> NDArray[np.float64]:
-    """The mean of each value and its neighbours; fewer of them at the ends."""
-    kernel = np.ones(min(width, len(values)))
-    weight = np.convolve(np.ones(len(values)), kernel, mode="same")
-    return np.asarray(np.convolve(values, kernel, mode="same") / weight)
 
 
 FIGURES: dict[str, Kind[Comparison]] = {

@@ -169,8 +169,8 @@ def _posts(best: Method, corpus: Corpus, mask: bool) -> list[Block]:
     told = "•" if mask else ""
     blocks: list[Block] = [
         Paragraph(
-            "Held-out posts, at most one of a user, and what each word cost in the end: the "
-            f"darker, the more, up to {DARKEST / np.log(2):.0f} bits. <EOT> is the end of the post."
+            "Held-out posts, at most one of each user, and what each word cost in the end. Darker "
+            f"words cost more, up to {DARKEST / np.log(2):.0f} bits. <EOT> is the end of the post."
             + " Letters are hidden here."
             * mask
         )

@@ -161,8 +161,8 @@ def known() -> dict[str, Experiment]:
     return {path.stem: _read(path) for path in sorted(HOME.glob("*.toml"))}
 
 
-def read_experiments(name: str | Path, trust: bool = False) -> dict[str, Experiment]:
-    """One that comes with Firehose, by its name, or any TOML file; several, where it says so.
+def read_whole(name: str | Path, trust: bool = False) -> Experiment:
+    """One that comes with Firehose, by its name, or any TOML file; it may name several others.
 
     With ``trust``, code that the file names is run as if the user had named it.
     """
@@ -175,10 +175,16 @@ def read_experiments(name: str | Path, trust: bool = False) -> dict[str, Experim
         raise FirehoseError(f"{path} has no runs; give it a [[runs]] table.")
     if experiment.experiments and experiment.runs:
         raise FirehoseError(f"{path} has both experiments and runs; put the runs elsewhere.")
+    return experiment
+
+
+def read_experiments(name: str | Path, trust: bool = False) -> dict[str, Experiment]:
+    """The experiments of a recipe by their names: those that it names, or itself."""
+    whole = read_whole(name, trust)
     found: dict[str, Experiment] = {}
-    for part in experiment.experiments:
+    for part in whole.experiments:
         found |= read_experiments(part, trust)
-    return found or {path.stem: experiment}
+    return found or {Path(name).stem: whole}
 
 
 def _read(path: Path, trust: bool = False) -> Experiment:

@@ -67,11 +67,14 @@ class Part:
     def comparison(self) -> Comparison:
         """The games with posts, seeds averaged, to be drawn."""
         found, names = groups(self.jobs), self.experiment.varies("play")
-        runs = [Run(*_told(group, names), came) for group in found if (came := group.posts())]
+        games = [(group, came) for group in found if (came := group.posts())]
+        runs = [Run(*_told(group, names), came) for group, came in games]
         oracles = [group.value("test") for group in found if group.facts["kind"] == "offline"]
         corpus = self.jobs[0].corpus
         assert isinstance(corpus, Corpus)
-        return Comparison.of(corpus, runs, next((each.mean for each in oracles if each), None))
+        oracle = next((each.mean for each in oracles if each), None)
+        made = Comparison.of(corpus, runs, oracle)
+        return made._replace(groups=[group for group, _ in games])
 
     def task_runs(self) -> list[TaskRun]:
         """The games with tasks, to be drawn; each benchmark has a figure or a mark of its own."""
@@ -99,10 +102,21 @@ def _told(group: Group, names: Sequence[str]) -> tuple[str, str, str]:
     return label(facts, names or pair), facts[pair[0]], facts[pair[1]]
 
 
-def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str) -> Path:
-    """Write the page and all files; each whole. Returns the page."""
+def write(
+    out: Path,
+    parts: Sequence[Part],
+    failed: dict[str, str],
+    command: str,
+    whole: Experiment | None = None,
+) -> Path:
+    """Write the page and all files; each whole. Returns the page.
+
+    A page of several parts has the title of the ``whole`` and begins with what that is about.
+    """
     checked = [(part, part.claims()) for part in parts]
-    blocks: list[Block] = [*_about(parts, failed), *_summary(checked)]
+    told = whole if whole and len(parts) > 1 else None
+    blocks: list[Block] = [Paragraph(told.about)] if told and told.about else []
+    blocks += [*_about(parts, failed), *_summary(checked)]
     for part, claims in checked:
         title = part.experiment.title if len(parts) > 1 else "What came of it"
         tables, details = part.tables(), part.details()
@@ -119,9 +133,7 @@ def write(out: Path, parts: Sequence[Part], failed: dict[str, str], command: str
         blocks += [Heading("Older runs"), Table(["run", "code"], older, title, labels=2)]
     write_results(out, results(parts))
     write_whole(out / "claims.json", _json([_claim(part, c) for part, cs in checked for c in cs]))
-    is_paper = all(part.experiment.of_paper for part in parts)
-    together = "Drinking from a firehose, again" if is_paper else "Experiments"
-    title = parts[0].experiment.title if len(parts) == 1 else together
+    title = (told or parts[0].experiment).title
     content = page(title, _one_line(parts, done), blocks, command)
     write_whole(out / "index.html", content.encode())
     return out / "index.html"

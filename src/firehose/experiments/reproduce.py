@@ -11,7 +11,7 @@ from firehose.experiments.calibrate import Estimate, estimate
 from firehose.experiments.checks import refuse_missing, refuse_too_large, refuse_unclear
 from firehose.experiments.execute import execute
 from firehose.experiments.jobs import Job, make_jobs, with_starts
-from firehose.experiments.recipe import Experiment, known, read_experiments
+from firehose.experiments.recipe import Experiment, known, read_experiments, read_whole
 from firehose.experiments.report import Part, write
 from firehose.machine import cores, gpus
 from firehose.progress import announce, say
@@ -33,6 +33,7 @@ class Schedule(NamedTuple):
     out: Path  # the folder of the report
     parts: list[Part]
     jobs: list[Job]  # of all parts together, each once
+    whole: Experiment  # the recipe, which may name several experiments
 
     def at_once(self, processes: int = 1) -> int:
         """A job for each GPU, or for each core; or for as many as there are processes of a job."""
@@ -76,7 +77,8 @@ def make_schedule(
     refuse_missing(every)
     refuse_too_large(every)
     title = next(iter(experiments)) if isinstance(name, Mapping) else Path(name).stem
-    return Schedule(Path(out) / title, parts, every)
+    whole = parts[0].experiment if isinstance(name, Mapping) else read_whole(name, trust)
+    return Schedule(Path(out) / title, parts, every, whole)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
@@ -95,13 +97,13 @@ def reproduce(  # noqa: PLR0913, PLR0917 (an option each)
 
     Runs are kept under ``out/runs`` by what they are: none is done twice, whichever experiment
     needs it, and one that was stopped goes on. The report goes to ``out/NAME``. With ``trust``,
-    code that a TOML file names is run as if it were named here. So many ``jobs`` are done at a
-    time, each by so many ``processes``.
+    code that a TOML file names is run as if it were named here. ``jobs`` is how many runs are done
+    at a time, and ``processes`` is how many processes play each of them.
     """
     schedule = make_schedule(name, corpus, out, scale, seeds, reuse_older, trust)
     failed = execute(schedule.jobs, jobs or schedule.at_once(processes), processes)
     with announce("drawing"):
-        page = write(schedule.out, schedule.parts, failed, command)
+        page = write(schedule.out, schedule.parts, failed, command, schedule.whole)
     return Reproduction(page, schedule.parts, failed)
 
 

@@ -56,10 +56,10 @@ def by_task(runs: Runs) -> Figure:
 
 
 @captioned(
-    "Forgetting: how far each earlier task has fallen from its best since it was over. Forward "
-    "transfer: how much better than before any training each task is just before it begins; "
-    "where classes are disjoint, a model does not answer with those it has not seen, and falls "
-    "below chance."
+    "Forgetting: how far the accuracy on each earlier task has fallen from its best value since "
+    "the task was over. Forward transfer: how much better the accuracy on a task is just before "
+    "the task begins than before any training. Where classes are disjoint, a model never answers "
+    "with a class that it has not seen, and falls below chance."
 )
 def transfer(runs: Runs) -> Figure:
     """Forgetting and forward transfer in points, a row for each run, a mark for each benchmark."""

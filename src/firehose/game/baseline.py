@@ -73,7 +73,7 @@ def baseline(corpus: Corpus | str | Path, out: str | Path | None = None) -> Base
     prices = []
     for compressor in COMPRESSORS:
         if not compressor.is_installed():
-            say(f"{compressor.name} is not installed, and left out.")
+            say(f"{compressor.name} is not installed, so it is left out.")
             continue
         begun = time.monotonic()
         bits = compressor.bits(_text(opened, ["pretrain", "train"], compressor.name))
@@ -97,7 +97,7 @@ def read_baseline(corpus: Corpus) -> Baseline | None:
     if found is not None and found.corpus == corpus.seal():
         return found
     if file.is_file():
-        say(f"{file} is not of this corpus, and not shown; make it with `firehose baseline`.")
+        say(f"{file} belongs to another corpus; make it again with `firehose baseline`.")
     return None
 
 

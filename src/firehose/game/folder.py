@@ -246,7 +246,7 @@ def read_run(folder: Path) -> RunCard:
             )
         return RunCard.model_validate(body)
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise FirehoseError(f"{file} is not a run's: it cannot be read.") from None
+        raise FirehoseError(f"{file} is not the file of a run: it cannot be read.") from None
 
 
 def open_run(folder: Path, corpus: str | Path | None = None, trust: bool = False) -> Run:

@@ -37,10 +37,14 @@ class Curve:
     windowed: Array[np.float64]  # over the posts of the stretch
 
 
+def curve_ends(count: int, points: int = 200) -> NDArray[np.int64]:
+    """Where the stretches of a stream of ``count`` posts end, of which each is a point."""
+    return np.linspace(0, count, min(points, count) + 1).round().astype(np.int64)[1:]
+
+
 def online_fit(paid: Costs, points: int = 200) -> Curve:
     """How well the next batch was predicted, as the stream went on."""
-    count = len(paid.nats)
-    ends = np.linspace(0, count, min(points, count) + 1).round().astype(np.int64)[1:]
+    ends = curve_ends(len(paid.nats), points)
     nats, words = (np.concatenate([[0], np.cumsum(c)]) for c in (paid.nats, paid.words))
     begins = np.concatenate([[0], ends[:-1]])
     stretch = (nats[ends] - nats[begins]) / (words[ends] - words[begins])

@@ -156,7 +156,7 @@ class Outcome(GameResult):
             "test, per token": self.test_per_token,
         }
         return [
-            Table(heads, _rows(main), "Perplexity, per word if not said otherwise"),
+            Table(heads, _rows(main), "Perplexity, per word unless said otherwise"),
             Table(heads, _rows(self.by_history), "By a user's number of earlier posts"),
             Table(heads, _rows(self.after_silence), "By the time since a user's last post"),
             *self.spent(),

@@ -170,8 +170,8 @@ def _told_what_differs(run: Run) -> Run:
     folder, card = run.folder, run.card
     if differences := card.differences(str(run.settings.compute.find_device())):
         say(
-            f"{folder} was begun with {', '.join(differences)}: from here on the last bits may be "
-            "others than if it had never stopped."
+            f"{folder} was begun with {', '.join(differences)}: from here on the last bits may "
+            "differ from those of a run that was never stopped."
         )
     if card.code.split()[-1] == (code := code_version()):
         return run

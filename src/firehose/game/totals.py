@@ -96,16 +96,16 @@ class Totals:
 
 
 def samples(
-    chosen: NDArray[np.bool_], generator: np.random.Generator
+    chosen: NDArray[np.bool_], generator: np.random.Generator, count: int = RESAMPLES
 ) -> Iterator[NDArray[np.int64]]:
     """How often each unit is in samples, with replacement, of as many as there are chosen ones.
 
-    Yields blocks of [samples, units] that fit into memory, RESAMPLES samples in all.
+    Yields blocks of [samples, units] that fit into memory, ``count`` samples in all.
     """
     units = np.flatnonzero(chosen)
     at_once = max(min(AT_ONCE, CELLS // len(chosen)), 1)
-    for first in range(0, RESAMPLES, at_once):
-        times = np.zeros((min(at_once, RESAMPLES - first), len(chosen)), np.int64)
+    for first in range(0, count, at_once):
+        times = np.zeros((min(at_once, count - first), len(chosen)), np.int64)
         for row in times:
             drawn = generator.integers(0, len(units), len(units))
             row[units] = np.bincount(drawn, minlength=len(units))

@@ -67,7 +67,7 @@ class Predictor(Plugin):
         """Know users by other numbers; all of ``users`` are given one, no two the same."""
 
     def protect(self, min_users: int) -> bool:
-        """Tell nobody what fewer than so many users have written; False: a part is silent now.
+        """Tell nobody what fewer than ``min_users`` have written; False: a part is silent now.
 
         What is a user's own is told to that user. It is not part of the state.
         """

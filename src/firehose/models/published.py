@@ -139,7 +139,7 @@ def _names(path: str | Path) -> list[str]:
     try:
         return _content(path).decode().splitlines()
     except UnicodeDecodeError:
-        raise FirehoseError(f"{path} is not a text in UTF-8; give one name a line.") from None
+        raise FirehoseError(f"{path} is not a text in UTF-8; give one name on each line.") from None
 
 
 def plan_of(released: Mapping[str, Tensor], architecture: Architecture | None) -> ModelPlan:

@@ -238,7 +238,7 @@ def _refuse_wrong_sizes(
     for what, fits in told.items():
         if not fits:
             raise FirehoseError(
-                f"{folder} is damaged: its files do not hold the {what} that model.json tells of; "
+                f"{folder} is damaged: its files do not hold the {what} that model.json names; "
                 f"{REMEDY}."
             )
 
@@ -280,7 +280,7 @@ def read_card(folder: Path) -> Card:
         seal = None if schema == WITHOUT_SEAL else body.pop("seal")
         card = Card.model_validate(body)
     except (ValueError, KeyError, TypeError, RecursionError):  # pydantic's errors are ValueErrors
-        raise FirehoseError(f"{file} is not a model's: it cannot be read.") from None
+        raise FirehoseError(f"{file} is not the file of a model: it cannot be read.") from None
     if seal is not None and seal != seal_of(body):
         raise FirehoseError(f"{folder} is damaged: model.json was altered; {REMEDY}.")
     return card

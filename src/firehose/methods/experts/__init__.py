@@ -76,7 +76,7 @@ class Expert(Plugin):
         )
 
     def protect(self, min_users: int) -> bool:
-        """Tell nobody what fewer than so many users have written; False: a part is silent now."""
+        """Tell nobody what fewer than ``min_users`` have written; False: a part is silent now."""
         raise FirehoseError(
             f"{self.settings.kind} does not say whose words it tells; allow it to tell those of "
             "anybody with --min-users 1 (in Python: min_users=1)."

@@ -145,7 +145,7 @@ class Mixture(Predictor):
             expert.renumber(numbers)
 
     def protect(self, min_users: int) -> bool:
-        """Let no expert tell what fewer than so many users have written; False: one is silent."""
+        """Let no expert tell what fewer than ``min_users`` have written; False: one is silent."""
         safe = [expert.protect(min_users) for expert in self.experts if min_users > 1]
         return all(safe)
 
