@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from firehose.experiments.curves import FIGURES, Comparison
-from firehose.experiments.looks import Pair, Run, pair_looks
+from firehose.experiments.looks import Pair, Run, looks, pair_looks
 from firehose.game.outcome import Outcome
 from small_experiments import outcome
 
@@ -74,3 +74,9 @@ def test_learners_keep_their_colours() -> None:
     everyone = ["mixed-replay", "online-only", "replay-only", "a-gem", "gem", "icarl", "mine"]
     drawn = pair_looks([(learner, "congrad") for learner in everyone])
     assert len({look.colour for look in drawn.values()}) == len(everyone)
+
+
+def test_runs_that_would_look_alike_have_colours_of_their_own() -> None:
+    pairs = [("mixed-replay", each) for each in ("online-gd", "averaged", "congrad")]
+    assert len({str(look) for look in looks(pairs)}) == 3
+    assert looks(pairs[:2]) == list(pair_looks(pairs[:2]).values())

@@ -60,13 +60,14 @@ class Look(NamedTuple):
 
 
 def looks(pairs: Sequence[Pair]) -> list[Look]:
-    """How each run is drawn: as its learner and optimizer, if these tell all runs apart."""
-    if len(set(pairs)) < len(pairs):
+    """How each run is drawn: as its learner and optimizer, if that tells all runs apart."""
+    drawn = pair_looks(pairs)
+    if len({str(look) for look in drawn.values()}) < len(pairs):
         lines = ["-", figures.DASHED]  # dashed, when all colours are taken
         return [
             Look(COLOURS[n % len(COLOURS)], lines[n // len(COLOURS) % 2]) for n in range(len(pairs))
         ]
-    return list(pair_looks(pairs).values())
+    return list(drawn.values())
 
 
 def pair_looks(pairs: Iterable[Pair]) -> dict[Pair, Look]:
