@@ -82,7 +82,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return small_mnist(tmp_path / "data", monkeypatch)
 
 
-def here(jobs: Sequence[Job], _: int) -> dict[str, str]:
+def here(jobs: Sequence[Job], *_: int) -> dict[str, str]:
     """Do all jobs that are not done, one after another."""
     failed = {}
     for job in (each for each in jobs if not each.is_done):

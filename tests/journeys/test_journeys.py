@@ -20,7 +20,7 @@ def firehose(
 ) -> Commands:
     """Commands in an empty folder; their runs are done in this process, which saves minutes."""
 
-    def here(jobs: list[Job], _: int) -> dict[str, str]:
+    def here(jobs: list[Job], *_: int) -> dict[str, str]:
         for job in jobs:
             if not job.is_done:
                 do(job)

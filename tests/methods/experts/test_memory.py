@@ -134,6 +134,12 @@ def test_of_many_matches_the_newest_are_looked_at() -> None:
 
 @quick
 @given(rounds, rounds, st.integers(1, 3), st.integers(1, 2))
+@example(  # two users whose contexts share a bucket
+    [[(4, [SOT, 2, EOT]), (0, [SOT, 3, 2, EOT]), (4, [SOT, 2, EOT])]],
+    [[(4, [SOT, 3, 2, EOT])]],
+    2,
+    1,
+)
 def test_a_place_in_a_post_and_the_same_after_a_text_are_told_the_same(
     learned: list[list[Post]], asked: list[list[Post]], most: int, min_users: int
 ) -> None:

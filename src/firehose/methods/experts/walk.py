@@ -110,7 +110,10 @@ def _recover(
             continue  # too common
         for index in range(count):
             at = carried[index]
-            if _is_predicted(kept, at) and agreement(kept[0], at, before, place, needed) == needed:
+            if not _is_predicted(kept, at):
+                continue
+            is_own = not links[4] or kept[1][at] == wanted[2][place] + 2  # users share buckets
+            if is_own and agreement(kept[0], at, before, place, needed) == needed:
                 carried[state[0]] = at
                 state[0] += 1
         state[1] = furthest - back
