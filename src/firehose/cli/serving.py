@@ -37,6 +37,10 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
     ),
     port: Annotated[int, Option(min=0, max=65_535, help="0: any that is free.")] = 8000,
     token_file: TokenFile = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        Option(help="Pages of this origin may use it, as https://example.org (may be repeated)."),
+    ] = None,
     round_posts: Annotated[
         int | None, Option(min=1, help="A round closes after so many posts (default: play.posts).")
     ] = None,
@@ -85,7 +89,7 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
 
     settings = ServiceSettings(
         host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting
-    )._replace(max_rate=max_rate, trust=trust)
+    )._replace(max_rate=max_rate, trust=trust, origins=allow_origin or ())
     if demo:
         others = (model, vocab_model, recipe, min_users, assignments)
         if new or any(other is not None for other in others):
