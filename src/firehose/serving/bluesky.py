@@ -1,5 +1,6 @@
 """Posts of Bluesky, from one of its public streams over a websocket, with a cursor that is kept."""
 
+import logging
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -23,7 +24,11 @@ AGAIN = (0.5, 60.0)  # seconds before the next try: at first, and at most
 QUIET = 0.25  # seconds without a message after which what was heard is brought
 SAVE_EVERY = 1.0  # seconds
 TELL_EVERY = 30.0  # seconds
+# What we bring may be long in being taken, and pings go unread meanwhile.
+PING_PATIENCE = 120.0  # seconds
 CURSORS = range(1 << 63)  # what a cursor can be
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())  # what goes wrong with a connection is said once, by us
 
 
 class Ear:
@@ -146,7 +151,13 @@ def hear_bluesky(
         while not request.made:
             before, asked = ear.cursor, stream.ask(url, ear.cursor)
             try:
-                with connect(asked, max_size=stream.max_message, open_timeout=20) as connection:
+                with connect(
+                    asked,
+                    max_size=stream.max_message,
+                    open_timeout=20,
+                    ping_timeout=PING_PATIENCE,
+                    logger=logger,
+                ) as connection:
                     _listen(connection, ear, request)
             except InvalidURI:
                 raise FirehoseError(f"{url} is not the address of a stream: wss://….") from None
