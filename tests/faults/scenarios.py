@@ -15,6 +15,8 @@ from firehose.game.outcome import TrainingOutcome, read_outcome
 from firehose.game.run import play, pretrain, resume
 from firehose.game.settings import make_settings
 from firehose.models.store import load, save
+from firehose.serving.snapshots import Snapshots
+from firehose.serving.state import begin, restore
 from judging import Meaning, Wrong, leftovers, meaning, refuse_other, told
 from recorder import Recorder
 from small_models import TINY_GAME, trained_on
@@ -189,6 +191,52 @@ def _recover_made(
     return REFUSED if why else AGAIN
 
 
+# The service: what it begins with, and what it publishes. SQLite, which orders its files itself, in
+# another language than ours, is not recorded: benchmarks/service_kills.py is about that.
+
+
+def _serve(world: World) -> None:
+    model, state = world.corpus.with_name("model"), world.live / "state"
+    if not model.exists():
+        save(trained_on(Corpus(world.corpus)), model)
+    state.mkdir(exist_ok=True)
+    begin(state, model, make_settings(assignments=TINY_GAME).play)
+
+
+def _recover_service(world: World, truth: Truth) -> str:
+    """Begin again, with the same command; what is there already must be whole."""
+    state = world.live / "state"
+    is_begun = (state / "serve.json").exists()
+    if is_begun and refuse_other(state, *truth.of("state")) != truth.of("state")[1]:
+        raise Wrong("a service that is begun, but not all of it is there")
+    if why := told(partial(_serve, world)) or told(partial(restore, state)):
+        raise Wrong(f"no way on: {why}")
+    return RESUMED if is_begun else AGAIN
+
+
+def _publish(world: World, count: int = 1) -> None:
+    trained, snapshots = trained_on(Corpus(world.corpus)), Snapshots(world.live / "snapshots")
+    for _ in range(count):
+        number = (snapshots.newest() or 0) + 1
+        trained.origin["number"] = number
+        trained.model.shared.output_bias.data.fill_(number)
+        snapshots.publish(trained)
+
+
+def _recover_published(world: World, truth: Truth) -> str:
+    """Serve the newest, which must be whole; where it is not the last, it is published again."""
+    snapshots = Snapshots(world.live / "snapshots")
+    newest = snapshots.newest() or 0
+    if why := told(partial(load, snapshots.place(newest))):
+        raise Wrong(f"the newest snapshot cannot be served: {why}")
+    name = f"snapshots/{snapshots.place(newest).name}"
+    refuse_other(world.live / name, *filter(None, truth.of(name)))
+    if newest == 3:
+        return RESUMED
+    _publish(world)
+    return AGAIN
+
+
 def _after(*steps: Callable[[World], object]) -> Callable[[World], None]:
     def both(world: World) -> None:
         for step in steps:
@@ -217,6 +265,10 @@ SCENARIOS = {
         _after(_nothing, partial(_save, number=2)),
         partial(_save, replace=True),
         partial(_recover_made, "model", _save),
+    ),
+    "serve": Scenario(_nothing, _serve, _recover_service),
+    "publish": Scenario(
+        _after(_nothing, partial(_publish, count=2)), _publish, _recover_published, _publish
     ),
     "forget in a corpus": Scenario(
         _after(_nothing, _prepare),

@@ -152,6 +152,20 @@ def test_a_post_that_waits_is_deleted_at_once_and_a_learned_one_when_it_can_be(
     assert inbox.database.value("SELECT count(*) FROM heard") == 0
 
 
+def test_who_goes_leaves_no_post_that_waits(inbox: Inbox) -> None:
+    """Nobody may ever learn here, and a corpus be made of what was heard."""
+    inbox.accept(POSTS[:6])
+    inbox.close_round(3, 0)
+    inbox.request("user2")
+    ids = [row[0] for row in inbox.database.rows("SELECT id FROM posts ORDER BY seq")]
+    assert ids == ["0", "1", "2", "3", "4"]  # 2 is in a round, 5 is not
+    (request,) = inbox.position(1)
+    inbox.erase(request, {})
+    inbox.finish([request], 1)
+    done = inbox.find_request(request.number)
+    assert done is not None and done.erased == {"posts": 2, "words": 0}
+
+
 def test_a_word_is_private_until_enough_users_write_it(inbox: Inbox) -> None:
     book = Book(inbox.database)
     for number, user in enumerate("abc"):

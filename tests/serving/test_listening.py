@@ -2,35 +2,21 @@
 
 import io
 import json
-import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 import pytest
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import ServerConnection, serve
 
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
-from firehose.interrupts import Request
-from firehose.serving import bluesky, listening
-from firehose.serving.bluesky import Ear, hear_jetstream
+from firehose.serving import listening
+from firehose.serving.bluesky import Ear
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.listening import Carrier, Folder, Heard, RefusedError, hear_lines, open_target
-
-
-def texts(folder: Path) -> list[str]:
-    inbox = Inbox(folder / FILE)
-    try:
-        return [row[0] for row in inbox.database.rows("SELECT text FROM posts ORDER BY seq")]
-    finally:
-        inbox.close()
+from firehose.serving.streams import COLLECTION, STREAMS
+from small_streams import SmallStream, listen, texts
 
 
 def test_lines_become_posts_and_what_is_none_is_counted(tmp_path: Path) -> None:
@@ -97,7 +83,7 @@ def created(number: int, text: str, **record: Any) -> dict[str, Any]:
 
 
 def event(number: int, operation: str, **more: Any) -> dict[str, Any]:
-    commit = {"operation": operation, "collection": bluesky.COLLECTION, "rkey": f"key{number}"}
+    commit = {"operation": operation, "collection": COLLECTION, "rkey": f"key{number}"}
     return {
         "did": f"did:plc:user{number % 3}",
         "time_us": 1_700_000_000_000_000 + number,
@@ -106,65 +92,9 @@ def event(number: int, operation: str, **more: Any) -> dict[str, Any]:
     }
 
 
-class Jetstream:
-    """Sends events from a cursor on, and hangs up after so many."""
-
-    def __init__(self, events: list[dict[str, Any]], hang_up: int = 10**9) -> None:
-        self.events, self.hang_up = events, hang_up
-        self.asked: list[dict[str, list[str]]] = []
-        self.is_over = threading.Event()  # when all was sent once
-
-    def handle(self, connection: ServerConnection) -> None:
-        assert connection.request is not None
-        asked = parse_qs(urlparse(connection.request.path).query)
-        self.asked.append(asked)
-        start = int(asked.get("cursor", ["0"])[0])
-        later = [each for each in self.events if each["time_us"] >= start]
-        try:
-            for each in later[: self.hang_up]:
-                connection.send(json.dumps(each))
-            if len(later) <= self.hang_up:
-                self.is_over.set()
-                connection.recv()  # until the client goes
-        except ConnectionClosed:
-            pass
-
-
-@contextmanager
-def speaking(jetstream: Jetstream) -> Iterator[str]:
-    with serve(jetstream.handle, "127.0.0.1", 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/subscribe"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def listen(url: str, folder: Path, jetstream: Jetstream, monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """Listen until all was heard, then stop as if told to."""
-    monkeypatch.setattr(bluesky, "AGAIN", (0.01, 0.1))
-    heard, carrier_made = Heard(), Carrier(Folder(folder), Heard())
-    carrier_made.heard = heard
-
-    @contextmanager
-    def requests() -> Iterator[Any]:
-        request = Request()
-
-        def stop() -> None:
-            jetstream.is_over.wait(60)
-            time.sleep(0.6)  # for what is on its way
-            request.made = True
-
-        thread = threading.Thread(target=stop)
-        thread.start()
-        yield request
-        thread.join()
-
-    monkeypatch.setattr(bluesky, "stop_requests", requests)
-    hear_jetstream(url, carrier_made, folder / "bluesky.cursor")
-    return heard
+def jetstream(events: list[dict[str, Any]], hang_up: int = 10**9) -> SmallStream:
+    messages = [(each["time_us"], json.dumps(each)) for each in events]
+    return SmallStream(messages, "jetstream", hang_up)
 
 
 def test_a_jetstream_that_hangs_up_is_heard_to_the_end(
@@ -179,28 +109,25 @@ def test_a_jetstream_that_hangs_up_is_heard_to_the_end(
     gone = {"active": False, "status": "deleted"}
     did = "did:plc:user1"
     events.append({"did": did, "time_us": events[-1]["time_us"] + 1, "account": gone})
-    jetstream = Jetstream(events, hang_up=7)
-    with speaking(jetstream) as url:
-        heard = listen(url, tmp_path, jetstream, monkeypatch)
-    expected = [f"post {n}" for n in range(30) if n not in (3, 4, 5, 6)]
+    stream = jetstream(events, hang_up=7)
+    heard = listen(stream, tmp_path, monkeypatch)
+    kept = set(range(30)) - {3, 4, 5, 6}
+    expected = [f"post {n}" for n in sorted(kept) if n % 3 != 1]  # user1 is gone
     assert texts(tmp_path) == expected
     assert heard.left_out == {"reply": 1, "other language": 1}
-    assert len(jetstream.asked) > 3
-    assert jetstream.asked[0]["wantedCollections"] == [bluesky.COLLECTION]
-    inbox = Inbox(tmp_path / FILE)  # the account is forgotten by whoever learns from it
+    assert len(stream.asked) > 3
+    assert stream.asked[0]["wantedCollections"] == [COLLECTION]
+    inbox = Inbox(tmp_path / FILE)  # the rest is forgotten by whoever has learned from it
     assert any(request.user == did and request.post is None for request in inbox.position(0))
 
 
 def test_it_goes_on_at_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cursor is written when all before it is safe; what is heard twice counts once."""
     events = [created(number, f"post {number}") for number in range(12)]
-    first = Jetstream(events[:8])
-    with speaking(first) as url:
-        listen(url, tmp_path, first, monkeypatch)
+    listen(jetstream(events[:8]), tmp_path, monkeypatch)
     assert int((tmp_path / "bluesky.cursor").read_text()) == events[7]["time_us"]
-    second = Jetstream(events)
-    with speaking(second) as url:
-        heard = listen(url, tmp_path, second, monkeypatch)
+    second = jetstream(events)
+    heard = listen(second, tmp_path, monkeypatch)
     assert second.asked[0]["cursor"] == [str(events[7]["time_us"])]
     assert texts(tmp_path) == [f"post {n}" for n in range(12)]
     assert (heard.brought, heard.new) == (5, 4)
@@ -208,16 +135,23 @@ def test_it_goes_on_at_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_messages_that_are_none_are_left_out(tmp_path: Path) -> None:
     heard = Heard()
-    ear = Ear(Carrier(Folder(tmp_path), heard), tmp_path / "cursor", ["en"])
-    for message in ("{", "[]", "3", '{"time_us": "x", "did": 3}', b"\xff", "[" * 10_000):
+    stream = STREAMS["jetstream"]
+    ear = Ear(stream, Carrier(Folder(tmp_path), heard), tmp_path / "cursor", ["en"])
+    numbers = [f'{{"time_us": {number}, "did": "a"}}' for number in ("1e999", -1, 1 << 63)]
+    broken: list[str | bytes] = ["{", "[]", "3", '{"time_us": "x"}', b"\xff", "[" * 10_000]
+    for message in broken + numbers:
         ear.hear(message)
-    assert heard.left_out == {"broken message": 6} and ear.cursor == 0
+    assert heard.left_out == {"broken message": 9} and ear.cursor == 0
+    for user in ("", " ", "x" * 300):
+        ear.hear(json.dumps({"did": user, "time_us": 1, "account": {"status": "deleted"}}))
+    ear.hear(json.dumps({**event(1, "delete", rkey="x" * 300), "did": "\ud800"}))
+    assert (heard.left_out["no user"], heard.left_out["no key"], heard.deleted) == (3, 1, 0)
     ear.hear(json.dumps(created(1, "in English, as nobody says", langs=None)))
     ear.save()
     assert texts(tmp_path) == ["in English, as nobody says"]
     (tmp_path / "cursor").write_text("soon")
     with pytest.raises(FirehoseError, match="does not hold a cursor"):
-        Ear(Carrier(Folder(tmp_path), heard), tmp_path / "cursor", ["en"])
+        Ear(stream, Carrier(Folder(tmp_path), heard), tmp_path / "cursor", ["en"])
 
 
 def test_an_address_is_tried_again_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
-from firehose.serving.access import ROLES, Token, read_tokens, role_of
+from firehose.serving.access import ROLES, Token, read_tokens, refuse_no_origin, role_of
 from firehose.serving.desk import Desk
 from firehose.serving.inbox import FILE, Inbox
 from firehose.serving.learner import Learner
@@ -225,6 +225,41 @@ def test_only_by_its_own_name_it_answers(service: Service) -> None:
     assert service.client.get("/healthz", headers={"host": "evil.example"}).status_code == 421
     answer = service.client.get("/healthz", headers={"origin": "http://evil.example"})
     assert "access-control-allow-origin" not in answer.headers
+
+
+def preflight(client: TestClient, origin: str, method: str = "DELETE") -> Any:
+    """What a browser asks before a page of another origin may ask."""
+    head = {"origin": origin, "access-control-request-method": method}
+    head |= {"access-control-request-headers": "authorization"}
+    return client.options("/v1/users/ann", headers=head)
+
+
+def test_no_page_of_another_origin_is_let_in_unless_it_is_named(service: Service) -> None:
+    ours, other, allowed = "https://a.example", "https://b.example", "access-control-allow-origin"
+    for origin in (ours, "null"):
+        assert allowed not in service.client.get("/healthz", headers={"origin": origin}).headers
+        answer = preflight(service.client, origin)
+        assert answer.status_code == 405 and allowed not in answer.headers
+    client = TestClient(make_app(service.desk, TOKENS, ["testserver"], SMALL, [ours]))
+    assert client.get("/healthz", headers={"origin": ours}).headers[allowed] == ours
+    assert allowed not in client.get("/healthz", headers={"origin": other}).headers
+    assert allowed not in client.get("/healthz").headers
+    answer = preflight(client, ours)  # without a token, as browsers ask
+    assert answer.status_code == 200 and answer.headers[allowed] == ours
+    assert "access-control-allow-credentials" not in answer.headers
+    for origin in (other, "null", "https://a.example.evil", "http://a.example"):
+        answer = preflight(client, origin)
+        assert answer.status_code == 400 and allowed not in answer.headers
+    refused = client.get("/v1/suggest", headers={"origin": ours})
+    assert refused.status_code == 401 and refused.headers[allowed] == ours  # it may read why
+    assert preflight(client, ours, "PUT").status_code == 400
+
+
+def test_what_is_no_origin_is_refused() -> None:
+    refuse_no_origin(["https://example.org", "http://localhost:8080", "http://[::1]:3000"])
+    for text in ("*", "null", "example.org", "https://a.b/", "https://a.b/page", "https://A.b", ""):
+        with pytest.raises(FirehoseError, match="not the origin of a page"):
+            refuse_no_origin([text])
 
 
 def test_tokens_are_read_with_care(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The service: a model that learns while it serves, and what it listens to."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,10 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
     ),
     port: Annotated[int, Option(min=0, max=65_535, help="0: any that is free.")] = 8000,
     token_file: TokenFile = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        Option(help="Pages of this origin may use it, as https://example.org (may be repeated)."),
+    ] = None,
     round_posts: Annotated[
         int | None, Option(min=1, help="A round closes after so many posts (default: play.posts).")
     ] = None,
@@ -84,7 +89,7 @@ def serve(  # noqa: PLR0913, PLR0917 (an option each)
 
     settings = ServiceSettings(
         host, port, token_file, round_posts, round_seconds, checkpoint_every, waiting
-    )._replace(max_rate=max_rate, trust=trust)
+    )._replace(max_rate=max_rate, trust=trust, origins=allow_origin or ())
     if demo:
         others = (model, vocab_model, recipe, min_users, assignments)
         if new or any(other is not None for other in others):
@@ -137,13 +142,23 @@ def jsonl(into: Into, token_file: SentToken = None) -> None:
     show(heard.summary())
 
 
+class Protocol(StrEnum):
+    """How a stream of Bluesky is spoken."""
+
+    JETSTREAM = "jetstream"
+    REPOS = "repos"
+
+
 @listen.command()
 def bluesky(
     into: Into,
     token_file: SentToken = None,
-    jetstream: Annotated[
-        str, Option(help="Where the stream of all posts is read.")
-    ] = "wss://jetstream2.us-east.bsky.network/subscribe",
+    protocol: Annotated[
+        Protocol, Option(help="Jetstream (JSON), or the protocol's own subscribeRepos (CBOR).")
+    ] = Protocol.JETSTREAM,
+    url: Annotated[
+        str | None, Option(help="Where it is read, as wss://HOST (default: the public one).")
+    ] = None,
     cursor: Annotated[
         Path | None,
         Option(help="The file that keeps how far it has come (default: in the folder, or here)."),
@@ -154,17 +169,22 @@ def bluesky(
 
     Replies are left out. A post that its author deletes is deleted, and an account that is deleted
     is forgotten, which needs a token with the role admin. Stopped or killed, the same command goes
-    on where it was, as long as the stream still has it.
+    on where it was, as long as the stream still has it. What cannot be read is counted.
 
-    Example: `firehose listen bluesky --into service`
+    Examples:
+
+    - `firehose listen bluesky --into service`
+
+    - `firehose listen bluesky --into service --protocol repos --url wss://pds.example.org`
     """
-    from firehose.serving.bluesky import hear_jetstream
+    from firehose.serving.bluesky import hear_bluesky
     from firehose.serving.listening import Carrier, Heard, open_target
+    from firehose.serving.streams import stream_of
 
-    is_address = into.startswith(("http://", "https://"))
-    place = cursor or (Path() if is_address else Path(into)) / "bluesky.cursor"
+    is_address, stream = into.startswith(("http://", "https://")), stream_of(protocol)
+    place = cursor or (Path() if is_address else Path(into)) / stream.cursor_file
     heard = Heard()
     with open_target(into, token_file) as target:
         kept = languages.replace(",", " ").split()
-        hear_jetstream(jetstream, Carrier(target, heard), place, kept)
+        hear_bluesky(Carrier(target, heard), place, protocol, url, kept)
     show(heard.summary())

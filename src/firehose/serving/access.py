@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import re
 import stat
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from firehose.errors import FirehoseError
 
 ROLES = ("read", "write", "admin")  # each may do what those before it may
 SHORTEST = 16  # characters of a token
+ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:\d{1,5})?")  # as browsers send it
 OPEN = (("GET", "/healthz"), ("GET", "/"))  # what needs no token; the page asks for one
 
 Message = MutableMapping[str, Any]
@@ -56,6 +58,16 @@ def read_tokens(path: Path) -> list[Token]:
     if not tokens:
         raise FirehoseError(f"{path} has no token; write one as `write TOKEN`, a line for each.")
     return tokens
+
+
+def refuse_no_origin(origins: Sequence[str]) -> None:
+    """Refuse what cannot be the origin of a page; all pages at once are none."""
+    for origin in origins:
+        if not ORIGIN.fullmatch(origin):
+            raise FirehoseError(
+                f"--allow-origin {origin!r:.80} is not the origin of a page: https://example.org, "
+                "in small letters, with its port if it has one, and nothing after it."
+            )
 
 
 def role_of(tokens: Sequence[Token], header: str | None) -> str | None:

@@ -1,8 +1,8 @@
-"""Posts of Bluesky, from its Jetstream: JSON over a websocket, with a cursor that is kept."""
+"""Posts of Bluesky, from one of its public streams over a websocket, with a cursor that is kept."""
 
-import json
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,34 +10,41 @@ from typing import Any
 from websockets.exceptions import InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from firehose.data.clean import Language, is_blank
+from firehose.data.clean import Language, is_blank, mend
 from firehose.data.post import Post
 from firehose.data.sources.fields import moment
 from firehose.errors import FirehoseError
 from firehose.interrupts import Request, stop_requests
 from firehose.progress import say
-from firehose.serving.listening import LONGEST, Carrier
+from firehose.serving.listening import LONGEST, LONGEST_NAME, Carrier
+from firehose.serving.streams import BrokenError, Change, Stream, stream_of
 from firehose.storage.files import write_whole
 
-COLLECTION = "app.bsky.feed.post"
 AGAIN = (0.5, 60.0)  # seconds before the next try: at first, and at most
 QUIET = 0.25  # seconds without a message after which what was heard is brought
 SAVE_EVERY = 1.0  # seconds
 TELL_EVERY = 30.0  # seconds
-MAX_MESSAGE = 1 << 20  # bytes
-GONE = ("deleted", "takendown")  # states of an account that is to be forgotten
+# What we bring may be long in being taken, and pings go unread meanwhile.
+PING_PATIENCE = 120.0  # seconds
+CURSORS = range(1 << 63)  # what a cursor can be
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())  # what goes wrong with a connection is said once, by us
 
 
 class Ear:
-    """Makes posts and deletions of the messages of a Jetstream, and knows how far it has come.
+    """Makes posts and deletions of the messages of a stream, and knows how far it has come.
 
     The cursor is written when all before it is safe: after a kill some messages are heard again,
     which changes nothing, as a post counts once by its author and its key.
     """
 
-    def __init__(self, carrier: Carrier, place: Path, languages: Sequence[str]) -> None:
-        self.carrier, self.place, self.languages = carrier, place, languages
+    def __init__(
+        self, stream: Stream, carrier: Carrier, place: Path, languages: Sequence[str]
+    ) -> None:
+        self.stream, self.carrier = stream, carrier
+        self.place, self.languages = place, languages
         self.cursor = self._read()
+        self.when = 0  # of the last message, microseconds since 1970
         self._saved, self._saved_at = self.cursor, time.monotonic()
 
     @cached_property
@@ -45,7 +52,7 @@ class Ear:
         return Language()
 
     def _read(self) -> int:
-        """The cursor in its file, microseconds since 1970; 0: there is none."""
+        """The cursor in its file; 0: there is none."""
         try:
             return int(self.place.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -56,53 +63,66 @@ class Ear:
             ) from None
 
     def hear(self, message: str | bytes) -> None:
-        """Take in one message."""
+        """Take in one message; what cannot be read of it is counted."""
+        heard = self.carrier.heard
         try:
-            event = json.loads(message)
-            when, user = int(event["time_us"]), str(event["did"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            self.carrier.heard.leave_out("broken message", f"after {self.cursor}")
+            said = self.stream.read(message)
+            if said.cursor is not None and said.cursor not in CURSORS:
+                raise BrokenError
+        except BrokenError:
+            heard.leave_out("broken message", f"after {self.cursor}")
             return
-        commit, account = event.get("commit"), event.get("account")
-        if isinstance(commit, Mapping) and commit.get("collection") == COLLECTION:
-            self._hear_post(user, commit, when)
-        elif isinstance(account, Mapping) and account.get("status") in GONE:
-            self.carrier.delete(user, None)
-        self.cursor = max(self.cursor, when)
+        user = mend(said.user)
+        if said.fault:
+            heard.leave_out(said.fault, f"after {self.cursor}")
+        if (said.changes or said.is_gone) and not _is_name(user):
+            heard.leave_out("no user", f"after {self.cursor}")
+        else:
+            for change in said.changes:
+                self._take(user, change, said.when)
+            if said.is_gone:
+                self.carrier.delete(user, None)
+        self.cursor, self.when = max(self.cursor, said.cursor or 0), said.when or self.when
 
-    def _hear_post(self, user: str, commit: Mapping[str, Any], when: int) -> None:
-        key, operation = str(commit.get("rkey", "")), commit.get("operation")
-        if operation == "delete":
+    def _take(self, user: str, change: Change, when: int) -> None:
+        key, reason = mend(change.key), ""
+        if not _is_name(key):
+            reason = "no key"
+        elif change.action == "delete":
             self.carrier.delete(user, key)
-        elif operation == "create":
-            found = self._post(user, key, commit.get("record"), when)
+        elif change.action == "create":
+            found = self._post(user, key, change.record, when)
             if isinstance(found, Post):
                 self.carrier.add(found)
             else:
-                self.carrier.heard.leave_out(found, f"{user}/{key}")
+                reason = found
         else:
-            self.carrier.heard.leave_out("neither new nor deleted", f"{user}/{key}")
+            reason = "neither new nor deleted"
+        if reason:
+            self.carrier.heard.leave_out(reason, f"{user}/{key}"[:LONGEST_NAME])
 
     def _post(self, user: str, key: str, record: Any, when: int) -> Post | str:
         """The post in a record, or why it is left out."""
-        text = record.get("text") if isinstance(record, Mapping) else None
-        if not isinstance(text, str) or not user or not key or is_blank(text):
+        text = record.get("text") if isinstance(record, dict) else None
+        if not isinstance(text, str) or is_blank(text):
             return "no text"
         if record.get("reply"):
             return "reply"
-        if len(text) > LONGEST or len(user) > 256 or len(key) > 256:
+        if len(text) > LONGEST:
             return "too long"
         told = record.get("langs")
         known = [str(each)[:2] for each in told] if isinstance(told, list) and told else None
         known = known or [self._language.detect(text) or ""]
         if self.languages and not set(known) & set(self.languages):
             return "other language"
-        return Post(user, text, moment(record.get("createdAt")) or when // 1000, key)
+        written = moment(str(record.get("createdAt"))) or moment(when // 1000) or 0
+        return Post(user, text, written, key)
 
     def rest(self) -> None:
         """Bring what was heard, and write the cursor if it is time."""
         self.carrier.flush()
-        if self.cursor != self._saved and time.monotonic() - self._saved_at >= SAVE_EVERY:
+        is_due = not self._saved or time.monotonic() - self._saved_at >= SAVE_EVERY
+        if self.cursor != self._saved and is_due:
             self.save()
 
     def save(self) -> None:
@@ -113,22 +133,34 @@ class Ear:
         self._saved, self._saved_at = self.cursor, time.monotonic()
 
 
-def hear_jetstream(
-    url: str, carrier: Carrier, place: Path, languages: Sequence[str] = ("en",)
+def hear_bluesky(
+    carrier: Carrier,
+    place: Path,
+    protocol: str = "jetstream",
+    url: str | None = None,
+    languages: Sequence[str] = ("en",),
 ) -> None:
-    """Bring what a Jetstream says until told to stop; a connection that breaks is made again."""
-    ear, wait = Ear(carrier, place, languages), AGAIN[0]
+    """Bring what a stream says until told to stop; a connection that breaks is made again.
+
+    ``place`` is the file of the cursor, ``protocol`` is jetstream or repos, ``url`` where the
+    stream is (None: the public one). No ``languages`` means all of them.
+    """
+    stream = stream_of(protocol)
+    ear, wait, url = Ear(stream, carrier, place, languages), AGAIN[0], url or stream.public
     with stop_requests() as request:
         while not request.made:
-            sign = "&" if "?" in url else "?"
-            asked = f"{url}{sign}wantedCollections={COLLECTION}"
-            asked += f"&cursor={ear.cursor}" if ear.cursor else ""
-            before = ear.cursor
+            before, asked = ear.cursor, stream.ask(url, ear.cursor)
             try:
-                with connect(asked, max_size=MAX_MESSAGE, open_timeout=20) as connection:
+                with connect(
+                    asked,
+                    max_size=stream.max_message,
+                    open_timeout=20,
+                    ping_timeout=PING_PATIENCE,
+                    logger=logger,
+                ) as connection:
                     _listen(connection, ear, request)
             except InvalidURI:
-                raise FirehoseError(f"{url} is not the address of a Jetstream: wss://….") from None
+                raise FirehoseError(f"{url} is not the address of a stream: wss://….") from None
             except (OSError, WebSocketException) as error:
                 if ear.cursor != before:
                     wait = AGAIN[0]
@@ -154,8 +186,9 @@ def _listen(connection: ClientConnection, ear: Ear, request: Request) -> None:
             ear.rest()
             rest = now
         if now - told >= TELL_EVERY:
-            rate, lag = (heard.brought - before) / (now - told), time.time() - ear.cursor / 1e6
-            say(f"{rate:.1f} posts/s, {lag:.1f} s behind; {heard.summary()}")
+            rate, lag = (heard.brought - before) / (now - told), time.time() - ear.when / 1e6
+            behind = f"{lag:.1f} s behind" if ear.when else "nothing heard yet"
+            say(f"{rate:.1f} posts/s, {behind}; {heard.summary()}")
             told, before = now, heard.brought
 
 
@@ -164,3 +197,8 @@ def _sleep(seconds: float, request: Request) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not request.made:
         time.sleep(0.05)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a user or a post can be called so."""
+    return bool(text.strip()) and len(text) <= LONGEST_NAME

@@ -47,7 +47,7 @@ CREATE TABLE requests (                   -- to forget a user, or one post of a 
   post TEXT,                              -- an id; nothing: all of the user
   last INTEGER NOT NULL,                  -- seq: later posts are those of somebody new
   round INTEGER,                          -- after which it was carried out
-  erased TEXT,                            -- how many things of each kind, as JSON
+  erased TEXT,                            -- how many things of each kind so far, as JSON
   snapshot INTEGER,                       -- the first without it
   done INTEGER NOT NULL DEFAULT 0
 );

@@ -182,12 +182,14 @@ class Inbox:
         name, ident = mend(user), None if post is None else mend(post)
         with self.database.transaction():
             last = self._value("SELECT max(seq) FROM posts", 0)
-            if ident is not None:
-                _, closed = self._newest()
-                statement = "DELETE FROM posts WHERE user = ? AND id = ? AND seq > ?"
-                self.database.run(statement, name, ident, closed)
+            gone = self.database.run(
+                "DELETE FROM posts WHERE user = ? AND id = ifnull(?, id) AND seq > ?",
+                *(name, ident, self._newest()[1]),
+            )
+            erased = json.dumps({"posts": gone.rowcount})
             cursor = self.database.run(
-                "INSERT INTO requests (user, post, last) VALUES (?, ?, ?)", name, ident, last
+                "INSERT INTO requests (user, post, last, erased) VALUES (?, ?, ?, ?)",
+                *(name, ident, last, erased),
             )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
@@ -221,14 +223,15 @@ class Inbox:
         ``words`` are those of a single post that was learned from.
         """
         run, name = self.database.run, request.user
+        before = (request.erased or {}).get("posts", 0)  # when it was asked for
         with self.database.transaction():
             if request.post is None:
                 gone = run("DELETE FROM posts WHERE user = ? AND seq <= ?", name, request.last)
                 told = run("DELETE FROM heard WHERE user = ?", name)
-                counts = {**erased, "posts": gone.rowcount, "words": told.rowcount}
+                counts = {**erased, "posts": before + gone.rowcount, "words": told.rowcount}
             else:
                 gone = run("DELETE FROM posts WHERE user = ? AND id = ?", name, request.post)
-                counts = {"posts": gone.rowcount}
+                counts = {"posts": before + gone.rowcount}
                 for word in words:
                     less = "UPDATE heard SET count = count - 1 WHERE word = ? AND user = ?"
                     run(less, word, name)

@@ -37,7 +37,8 @@ def answer(told: Mapping[str, Any]) -> None:
 
     tokens = read_tokens(Path(told["token_file"])) if told["token_file"] else []
     desk = Desk(Path(told["state"]), told["limit"], told["trust"])
-    app = make_app(desk, tokens, told["hosts"], Limits(**told["limits"]))
+    limits = Limits(**told["limits"])
+    app = make_app(desk, tokens, told["hosts"], limits, told["origins"])
     config = uvicorn.Config(
         app,
         host=told["host"],

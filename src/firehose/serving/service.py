@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from firehose.errors import FirehoseError, Stopped
 from firehose.game.settings import Playing
 from firehose.interrupts import BOUND, PATIENCE, stop_requests
 from firehose.progress import say
-from firehose.serving.access import read_tokens
+from firehose.serving.access import read_tokens, refuse_no_origin
 from firehose.serving.inbox import LIMIT
 from firehose.serving.process import FAILED
 from firehose.serving.state import NewModel, begin, refuse_no_model
@@ -41,6 +41,7 @@ class ServiceSettings(NamedTuple):
     max_body: int = 1 << 20  # bytes of a request
     max_rate: float = 20.0  # requests of a user in a second
     trust: bool = False
+    origins: Sequence[str] = ()  # of pages elsewhere that may use it, such as https://example.org
 
 
 class Child:
@@ -119,6 +120,7 @@ class Service:
             "token_file": None if is_open else str(settings.token_file),
             # Without a token, only who asks for this machine by its own name is answered.
             "hosts": [*LOOPBACK, "[::1]"] if is_open else [],
+            "origins": list(settings.origins),
             "limit": settings.waiting,
             "limits": {
                 "posts": settings.max_posts,
@@ -162,6 +164,7 @@ def running(
     ``model`` is needed to begin; ``state`` is a folder of its own, which goes on where it ended.
     """
     _refuse_open_door(settings)
+    refuse_no_origin(settings.origins)
     folder, start = Path(state), Path(model) if isinstance(model, str) else model
     refuse_no_model(folder, start)  # before a folder is made
     with locked(folder, wait=False):

@@ -41,6 +41,8 @@ class Snapshots:
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             write(trained, aside)
+            for path in (*aside.iterdir(), aside):
+                sync(path)  # before the rename, which may be on disk earlier than what it names
             aside.rename(self.place(number))
             for old in self.numbers()[:-kept]:
                 shutil.rmtree(self.place(old))

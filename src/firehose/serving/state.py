@@ -25,6 +25,7 @@ from firehose.models.companion import Companion
 from firehose.models.personal import ModelPlan, Personal
 from firehose.models.store import WEIGHTS, find_model, read_card
 from firehose.serving.inbox import FILE as INBOX
+from firehose.serving.streams import STREAMS
 from firehose.storage.checkpoints import Checkpoints, State
 from firehose.storage.files import sync, write_whole
 from firehose.storage.seals import File, Record, refuse_damage
@@ -127,7 +128,7 @@ def _refuse_strange(folder: Path) -> None:
     known = {
         "checkpoints",
         "snapshots",
-        "bluesky.cursor",
+        *(stream.cursor_file for stream in STREAMS.values()),
         VOCABULARY,
         INBOX,
         f"{INBOX}-wal",

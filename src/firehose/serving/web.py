@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.middleware.cors import CORSMiddleware
 
 import firehose
 from firehose.data.clean import mend
@@ -107,8 +108,12 @@ def make_app(
     tokens: Sequence[Token] = (),
     hosts: Sequence[str] = (),
     limits: Limits = Limits(),  # noqa: B008 (it cannot be changed)
+    origins: Sequence[str] = (),
 ) -> Any:
-    """The application that uvicorn serves; ``hosts`` are the names it may be called by, if any."""
+    """The application that uvicorn serves; ``hosts`` are the names it may be called by, if any.
+
+    Pages of other ``origins`` than its own may use it only if they are named.
+    """
     app = FastAPI(
         title="Firehose",
         description="A language model for each user, which learns from posts as they come.",
@@ -123,7 +128,17 @@ def make_app(
     _add_users(app, desk, limits, pacing)
     _add_health(app, desk, metrics)
     add_page(app, desk, READ)
-    return Gatekeeper(app, tokens, hosts, limits.body)
+    guarded = Gatekeeper(app, tokens, hosts, limits.body)
+    if not origins:
+        return guarded
+    # Outside of the gate: browsers ask without a token whether they may ask.
+    return CORSMiddleware(
+        guarded,
+        allow_origins=origins,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("Authorization", "Content-Type"),
+        expose_headers=("Retry-After",),
+    )
 
 
 def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
