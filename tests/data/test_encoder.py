@@ -89,7 +89,7 @@ def test_who_is_unknown_is_added_or_nobody(small_corpus: Corpus) -> None:
 def test_texts_that_are_no_posts_are_refused(small_corpus: Corpus) -> None:
     encoder = Encoder(small_corpus.vocabulary, max_characters=20)
     users = UserRegistry()
-    with pytest.raises(FirehoseError, match="A post of 'bob' has 21 characters, and a post no"):
+    with pytest.raises(FirehoseError, match="A post of 'bob' has 21 characters, but a post has"):
         encoder.encode([Post("ann", "fox"), Post("bob", "x" * 21)], users, grow=True)
     with pytest.raises(FirehoseError, match="A post of 'ann' has no words; give it one"):
         encoder.encode([Post("ann", " \n")], users, grow=True)

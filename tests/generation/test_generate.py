@@ -101,7 +101,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers() -> None:
             generate(model, "the " * count, None)
     (text,) = generate(model, "the " * 7, None)
     assert len(text.tokens) == 9
-    with pytest.raises(FirehoseError, match="has 5,000 characters, and a post no more than 4,096"):
+    with pytest.raises(FirehoseError, match="has 5,000 characters, but a post has at most 4,096"):
         suggest(model, "a" * 5_000, None)
 
 
