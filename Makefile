@@ -39,7 +39,7 @@ docs: $(READY)  ## build the site from docs/, strictly, into site/
 	$(BIN)/mkdocs build --strict
 
 wheel: $(READY)  ## build the wheel, install it in an environment of its own, and run the demo with it
-	$(PYTHON) benchmarks/wheel.py
+	$(BIN)/python benchmarks/wheel.py
 
 bench: $(READY)  ## what is fast, shown: each benchmark prints its ratios
 	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
