@@ -24,7 +24,17 @@ Result = TypeVar("Result")
 
 def build(folder: Path) -> Path:
     """Build the wheel of this repository into a folder; returns its path."""
-    command = [sys.executable, "-m", "pip", "wheel", *QUIET, "--no-deps", "-w", folder, ROOT]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *QUIET,
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -35,20 +45,20 @@ def install(wheel: Path, home: Path) -> None:
     venv.create(home, with_pip=True)
     found = re.search(r"^torch==\S+$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, f"{CONSTRAINTS} does not name a version of torch"
-    pip = [home / "bin/python", "-m", "pip", "install", *QUIET]
+    pip = [str(home / "bin/python"), "-m", "pip", "install", *QUIET]
     cpu_build = [*pip, f"{found[0]}+cpu"]
     if subprocess.run(cpu_build, stderr=subprocess.DEVNULL, check=False).returncode:
         subprocess.run([*pip, found[0]], check=True)
-    subprocess.run([*pip, "--constraint", CONSTRAINTS, wheel], check=True)
+    subprocess.run([*pip, "--constraint", str(CONSTRAINTS), str(wheel)], check=True)
 
 
 def demonstrate(home: Path, out: Path) -> Path:
     """Run the demo with the environment's own program, away from the sources; returns its page."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    where = [home / "bin/python", "-c", "import firehose; print(firehose.__file__)"]
+    where = [str(home / "bin/python"), "-c", "import firehose; print(firehose.__file__)"]
     told = subprocess.run(where, cwd=home, env=clean, check=True, capture_output=True, text=True)
     assert Path(told.stdout.strip()).is_relative_to(home), f"not the wheel: {told.stdout}"
-    command = [home / "bin/firehose", "demo", "--out", out]
+    command = [str(home / "bin/firehose"), "demo", "--out", str(out)]
     subprocess.run(command, cwd=home, env=clean, check=True)
     page = out / "game" / "index.html"
     assert "<h1>" in page.read_text(encoding="utf-8"), f"{page} is not a page"
