@@ -216,8 +216,8 @@ class Writers:
     def _write_other(self, account: Account, key: Key) -> None:
         """Write something that is not to be heard."""
         link = {"uri": f"at://{key.user}/{COLLECTION}/{key.id}", "cid": LINK}
-        reply = {"reply": {"root": link, "parent": link}}
-        self.pds.write(account, "Nobody is to hear this.", **reply)
+        reply = {"root": link, "parent": link}
+        self.pds.write(account, "Nobody is to hear this.", reply=reply)
         self.pds.write(account, GERMAN, "de")
         self.counts["replies and posts in German"] += 2
 
