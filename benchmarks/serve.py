@@ -58,6 +58,7 @@ class Load(threading.Thread):
         super().__init__(daemon=True)
         self.host, self.rate, self.end, self.make = address.removeprefix("http://"), rate, end, make
         self.answers: list[Answered] = []
+        self.accepted: list[str] = []  # what requests are called that were
         self.behind = 0  # requests that were due and could not be sent, as all threads waited
         self._lock = threading.Lock()
         self._next = time.monotonic()
@@ -75,7 +76,7 @@ class Load(threading.Thread):
         while (due := self._turn()) < self.end:
             time.sleep(max(due - time.monotonic(), 0.0))
             with self._lock:
-                method, path, sent = self.make()
+                method, path, sent, name = self.make()
             began = time.monotonic()
             try:
                 connection.request(method, path, sent, {"content-type": "application/json"})
@@ -87,6 +88,8 @@ class Load(threading.Thread):
                 status = 599
             now = time.monotonic()
             self.answers.append(Answered(now, now - began, status))
+            if status == 200:
+                self.accepted.append(name)
 
     def _turn(self) -> float:
         """When the next request is due; what is late by more than a second is not made up for."""
@@ -99,15 +102,14 @@ class Load(threading.Thread):
             return self._next
 
 
-def posting(ids: list[str]) -> Callable[[], Any]:
-    """Requests that bring one post each; ``ids`` gets theirs."""
+def posting() -> Callable[[], Any]:
+    """Requests that bring one post each, and are called as it is."""
     posts = stream(WORDS)
 
     def make() -> Any:
         post = next(posts)
-        ids.append(post.id)
         sent = {"user": post.user, "text": post.text, "id": post.id}
-        return "POST", "/v1/posts", json.dumps(sent)
+        return "POST", "/v1/posts", json.dumps(sent), post.id
 
     return make
 
@@ -125,7 +127,7 @@ def typing(chance: random.Random) -> Callable[[], Any]:
 
     def make() -> Any:
         user, text = next(chance.choice(people))
-        return "GET", f"/v1/suggest?{urlencode({'user': user, 'text': text, 'k': 3})}", None
+        return "GET", f"/v1/suggest?{urlencode({'user': user, 'text': text, 'k': 3})}", None, user
 
     return make
 
@@ -206,9 +208,11 @@ def main() -> None:
             start = NewModel(folder / "model" / "vocabulary.model", settings.model)
         pieces = Vocabulary.load(folder / "model" / "vocabulary.model").size
         print(f"{arguments.recipe}, {pieces:,} pieces, {arguments.predictor}")
-        state, service_settings = folder / "state", ServiceSettings(port=0, round_seconds=1.0)
+        state = folder / "state"
+        # A few simulated users send what many people would: none is told to wait.
+        service_settings = ServiceSettings(port=0, round_seconds=1.0, max_rate=1000.0)
         with running(start, state, service_settings, settings.play) as service:
-            inbox, ids = Inbox(state / FILE), list[str]()
+            inbox = Inbox(state / FILE)
             deadline = time.monotonic() + 300
             while not is_ready(service.address) and time.monotonic() < deadline:
                 service.look_after()
@@ -217,7 +221,7 @@ def main() -> None:
             typed = Load(service.address, arguments.suggestions, end, typing(random.Random(0)))
             posted = None
             if arguments.posts:
-                posted = Load(service.address, arguments.posts, end, posting(ids))
+                posted = Load(service.address, arguments.posts, end, posting())
                 posted.start()
             typed.start()
             samples = watch(service, Book(inbox.database), end)
@@ -225,7 +229,7 @@ def main() -> None:
                 if load is not None:
                     load.join()
             report(typed, samples, posted)
-            missing = lost(state, ids, service)
+            missing = lost(state, posted.accepted if posted else [], service)
             inbox.close()
     print(f"{missing} posts lost")
     sys.exit(bool(missing))
