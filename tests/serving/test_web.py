@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,32 @@ def test_a_secret_that_one_user_repeats_is_told_to_nobody_else(
     assert secret not in told("carol")
     repeat("dave", 12)
     assert secret in told("carol")
+
+
+def test_who_waits_shares_the_time_there_is(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is answered while others wait has a share of the time; who is alone has all of it."""
+    desk, go, times = service.desk, threading.Event(), list[float | None]()
+    desk.budget = UNHURRIED._replace(seconds=0.4)
+    served = desk.served
+    assert served is not None
+    monkeypatch.setattr(
+        served.suggester, "suggest", lambda *asked: times.append(asked[-1].seconds) or []
+    )
+    first = threading.Thread(target=lambda: desk.ask(lambda _: go.wait(20)))
+    others = [threading.Thread(target=lambda: desk.suggest("the ", None, 3)) for _ in range(3)]
+    for thread in (first, *others):
+        thread.start()
+    while desk._asked < 4:
+        time.sleep(0.01)
+    go.set()
+    for thread in (first, *others):
+        thread.join()
+    assert len(times) == 3 and times[0] == pytest.approx(0.4 / 4, rel=0.4)
+    assert desk._asked == 0
+    desk.suggest("the ", None, 3)
+    assert times[-1] == 0.4
 
 
 def test_the_description_names_every_route(service: Service) -> None:

@@ -69,6 +69,7 @@ class Desk:
         self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1, "answers")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._asked, self._counting = 0, threading.Lock()  # questions that are not answered yet
         self.ending = threading.Event()  # set when nobody is to be kept waiting any more
         self._ended = threading.Event()
         self._looker = threading.Thread(target=self._look_for_newer, daemon=True)
@@ -119,10 +120,21 @@ class Desk:
         if not self._waiting.acquire(blocking=False):
             raise BusyError("Too many questions are waiting; try again in a moment.")
         try:
+            self._count(1)
             answer: Future[Answer] = self._thread.submit(self._answer, question)
             return answer.result()
         finally:
+            self._count(-1)
             self._waiting.release()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._asked += change
+
+    def _share_of_time(self) -> Budget:
+        """The budget of a suggestion: its time is shared by all who wait for an answer."""
+        seconds = self.budget.seconds
+        return self.budget._replace(seconds=seconds and seconds / max(self._asked, 1))
 
     def _answer(self, question: Callable[[Served], Answer]) -> Answer:
         if self.served is None:
@@ -137,8 +149,8 @@ class Desk:
         context, _, begun = text.rpartition(" ")
         if "\n" in begun or "\t" in begun:
             context, begun = text, ""
-        asked = (context, user, k + SPARE, begun, self.budget)
-        found = self.ask(lambda served: served.suggester.suggest(*asked))
+        asked = (context, user, k + SPARE, begun)
+        found = self.ask(lambda served: served.suggester.suggest(*asked, self._share_of_time()))
         told = (each for each in found if not self.keeps_back(each.word, user))
         return list(islice(told, k))
 
