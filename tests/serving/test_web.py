@@ -355,9 +355,12 @@ def test_who_waits_shares_the_time_there_is(
     desk.budget = UNHURRIED._replace(seconds=0.4)
     served = desk.served
     assert served is not None
-    monkeypatch.setattr(
-        served.suggester, "suggest", lambda *asked: times.append(asked[-1].seconds) or []
-    )
+
+    def note(*asked: Any) -> list[Any]:
+        times.append(asked[-1].seconds)
+        return []
+
+    monkeypatch.setattr(served.suggester, "suggest", note)
     first = threading.Thread(target=lambda: desk.ask(lambda _: go.wait(20)))
     others = [threading.Thread(target=lambda: desk.suggest("the ", None, 3)) for _ in range(3)]
     for thread in (first, *others):
