@@ -43,14 +43,14 @@ on() {
         --nproc-per-node 1 --master-addr 10.77.0.1 --master-port 29500 -m firehose "$@"
 }
 
-# ray_on HOST ARGUMENTS...: a host of a Ray cluster, with its own /tmp/fh-ray, and without what is in
-# the folder "unshared"
+# ray_on HOST ARGUMENTS...: a host of a Ray cluster; the second has its own /tmp/fh-ray, and not what is
+# in the folder "unshared"
 ray_on() {
     host=$1
     shift
     ip netns exec "$host" sh -c '
-        mkdir -p /tmp/fh-ray && mount -t tmpfs none /tmp/fh-ray
-        case $0 in *second) mount -t tmpfs none unshared ;; esac
+        mkdir -p /tmp/fh-ray
+        case $0 in *second) mount -t tmpfs none /tmp/fh-ray && mount -t tmpfs none unshared ;; esac
         exec "$@"' "$host" "$python" -m ray.scripts.scripts start --block --num-cpus 1 \
         --disable-usage-stats "$@" >>"ray-$host.txt" 2>&1 &
     rays="$rays $!"
