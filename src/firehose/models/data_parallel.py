@@ -60,10 +60,8 @@ class DataParallel:
 
     def outlook(self, batch: Batch) -> Outlook:
         """What it says of each piece of a batch but the first of a post, and how sure it was."""
-        part, places = self.part(batch), batch.offsets - np.arange(len(batch) + 1)
-        found = np.zeros((3, places[-1]))
-        found[:, places[part.start] : places[part.stop]] = self.model.outlook(batch, part)
-        return Outlook(*_joined(found))
+        part = self.part(batch)
+        return Outlook(*joined_places(batch, part, np.array(self.model.outlook(batch, part))))
 
     def with_outputs(self, batch: Batch, count: int) -> Batch:
         """The posts, and beside each token the most probable pieces in its place when it came."""
@@ -106,21 +104,30 @@ def divided(tokens: NDArray[np.int64], parts: int) -> list[slice]:
 def add_up(gradient: Gradient) -> Gradient:
     """The gradient of a whole batch from that of each process's part of it.
 
-    All numbers travel in one piece: a message costs more than a number. Every process has the
-    users of the whole batch, and zeros for those who are in other parts.
+    Every process has the users of the whole batch, and zeros for those who are in other parts.
     """
     (shared,) = gradient.moving()
     like = shared[0]
     loss = torch.tensor([gradient.loss])
-    flat = torch.cat([each.flatten().to(like) for each in (*shared, gradient.users, loss)])
-    group.add_up(flat)
-    sizes = [each.numel() for each in (*shared, gradient.users, loss)]
-    *parts, users, found = flat.split(sizes)
-    moved = iter([part.view_as(each) for part, each in zip(parts, shared, strict=True)])
+    *parts, users, found = group.added_up([e.to(like) for e in (*shared, gradient.users, loss)])
+    moved = iter(parts)
     gradient.shared = [None if each is None else next(moved) for each in gradient.shared]
-    gradient.users = users.view_as(gradient.users).to(gradient.users)
+    gradient.users = users.to(gradient.users)
     gradient.loss = float(found)
     return gradient
+
+
+def places_of(batch: Batch) -> NDArray[np.int64]:
+    """The number of the first predicted place of each post, and how many there are in all."""
+    return batch.offsets - np.arange(len(batch) + 1)
+
+
+def joined_places(batch: Batch, part: slice, found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each process has found at the places of its posts, ``[rows, places]``, put together."""
+    places = places_of(batch)
+    whole = np.zeros((len(found), places[-1]))
+    whole[:, places[part.start] : places[part.stop]] = found
+    return _joined(whole)
 
 
 def _joined(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ the same order. What they send each other is numbers and JSON: nothing that coul
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -59,6 +59,14 @@ def add_up(values: Tensor) -> None:
         return
     with _reaching():
         dist.all_reduce(values)
+
+
+def added_up(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The sums of tensors of one kind over all processes, in one message: each has its price."""
+    flat = torch.cat([each.flatten() for each in tensors])
+    add_up(flat)
+    parts = flat.split([each.numel() for each in tensors])
+    return [part.view_as(each) for part, each in zip(parts, tensors, strict=True)]
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Gate:
             found = [
                 by_inner.T @ features, by_inner.sum(0), by_logit.T @ inner, by_logit.sum(0)
             ]  # fmt: skip
-            self._step(_added_up(found) if portion else found)
+            self._step(group.added_up(found) if portion else found)
 
     def _step(self, gradients: Sequence[Tensor]) -> None:
         """A step of Adam."""
@@ -115,11 +115,3 @@ class Gate:
             for number, tensor in enumerate(tensors):
                 tensor.copy_(state[name][str(number)])
         self.steps = state["steps"]
-
-
-def _added_up(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """The sums of what all processes have found, in one message."""
-    flat = torch.cat([each.flatten() for each in gradients])
-    group.add_up(flat)
-    parts = flat.split([each.numel() for each in gradients])
-    return [part.view_as(each) for part, each in zip(parts, gradients, strict=True)]

@@ -16,10 +16,9 @@ from firehose.methods.experts.gate import Gate
 from firehose.methods.experts.posterior import Posterior
 from firehose.methods.predictor import Predictor
 from firehose.methods.step import Setup
-from firehose.models.data_parallel import DataParallel
+from firehose.models.data_parallel import DataParallel, joined_places, places_of
 from firehose.models.model import Outlook, Paid, Speaker, WeightSet
 from firehose.models.personal import SHARE, predicted_places
-from firehose.parallel import group
 from firehose.plugins import Choice
 
 AT_ONCE = 1 << 23  # probabilities that experts are asked for at once when a text is written
@@ -114,7 +113,7 @@ class Mixture(Predictor):
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""
-        paid, places = self._of(batch), _places(batch)
+        paid, places = self._of(batch), places_of(batch)
         self._paid, post = None, _posts(_of_part(batch, paid.part))
         portion = Portion(int(places[paid.part.start]), int(places[-1]))
         self.gate.learn(paid.evidence, post, portion if self._is_divided() else None)
@@ -175,7 +174,7 @@ class Mixture(Predictor):
         for weights in self.mixed:
             with weights.in_use(batch.user):
                 outlooks.append(self.model.outlook(batch))
-        own, places = _of_part(batch, part), slice(*_places(batch)[[part.start, part.stop]])
+        own, places = _of_part(batch, part), slice(*places_of(batch)[[part.start, part.stop]])
         outlooks = [Outlook(*(each[places] for each in outlook)) for outlook in outlooks]
         came = targets(own)[:, None]
         of_model = np.array([np.exp(outlook.log_prob) for outlook in outlooks])
@@ -194,13 +193,7 @@ class Mixture(Predictor):
 
     def _joined(self, batch: Batch, part: slice, found: NDArray[np.float64]) -> NDArray[np.float64]:
         """What was found at the places of the posts here, ``[rows, places]``, and of all others."""
-        if not self._is_divided():
-            return found
-        places = _places(batch)
-        whole = np.zeros((len(found), places[-1]))
-        whole[:, places[part.start] : places[part.stop]] = found
-        group.add_up(torch.from_numpy(whole))
-        return whole
+        return joined_places(batch, part, found) if self._is_divided() else found
 
     def gather(
         self,
@@ -248,11 +241,6 @@ def _of_part(batch: Batch, part: slice) -> Batch:
     """Some of the posts of a batch; all are the batch itself."""
     count = part.stop - part.start
     return batch if count == len(batch) else batch.select(np.arange(part.start, part.stop))
-
-
-def _places(batch: Batch) -> NDArray[np.int64]:
-    """The number of the first place of each post, and how many there are."""
-    return batch.offsets - np.arange(len(batch) + 1)
 
 
 def _posts(batch: Batch) -> NDArray[np.int64]:
