@@ -61,10 +61,11 @@ class Load(threading.Thread):
         self.accepted: list[str] = []  # what requests are called that were
         self.behind = 0  # requests that were due and could not be sent, as all threads waited
         self._lock = threading.Lock()
-        self._next = time.monotonic()
+        self._next = 0.0
 
     def run(self) -> None:
         """Send requests until the end."""
+        self._next = time.monotonic()  # not earlier, or it would begin with a burst
         workers = [threading.Thread(target=self._work) for _ in range(THREADS)]
         for worker in workers:
             worker.start()

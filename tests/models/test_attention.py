@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from firehose.models.attention import Grid, attend
+from firehose.models.attention import Grid, attend, attend_rows
 from firehose.models.dropout import Dropout, Random
 
 HEADS, D = 2, 3
@@ -49,40 +49,39 @@ def plainly(
 def test_attention_is_what_its_definition_says(lengths: list[int], groups: int) -> None:
     qkv, relative_keys, biases, past = inputs(lengths)
     grid = Grid(torch.tensor(lengths), groups)
-    found = attend(qkv, relative_keys, biases, None, grid, Dropout(0.5, Random()).eval())
+    found = attend(qkv, relative_keys, biases, grid, Dropout(0.5, Random()).eval())
     assert torch.allclose(found, plainly(qkv, relative_keys, biases, past, lengths))
 
 
-def test_attention_to_an_earlier_segment_is_what_its_definition_says() -> None:
+@pytest.mark.parametrize("seen", [0, 4])
+def test_attention_of_rows_that_go_on_is_what_its_definition_says(seen: int) -> None:
     lengths = [3, 3]
-    qkv, relative_keys, biases, past = inputs(lengths, seen=4)
-    grid = Grid(torch.tensor(lengths), groups=1)
-    found = attend(qkv, relative_keys, biases, past, grid, Dropout(0.5, Random()).eval())
+    qkv, relative_keys, biases, past = inputs(lengths, seen)
+    found, new = attend_rows(qkv.view(2, 3, -1), relative_keys, biases, past)
     assert torch.allclose(found, plainly(qkv, relative_keys, biases, past, lengths))
+    keys_and_values = qkv.view(2, 3, 3, HEADS, D)[:, :, 1:]
+    assert torch.equal(new, keys_and_values.permute(2, 3, 0, 1, 4))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-@pytest.mark.parametrize("seen", [0, 2])
-def test_its_gradient_is_the_slope(rate: float, seen: int) -> None:
-    lengths = [3, 3, 3] if seen else [4, 1, 3]
-    grid = Grid(torch.tensor(lengths), groups=1 if seen else 2)
+def test_its_gradient_is_the_slope(rate: float) -> None:
+    grid = Grid(torch.tensor([4, 1, 3]), groups=2)
 
     def found(*values: Tensor) -> Tensor:
         drop = Dropout(rate, Random(1)).train()  # the same masks every time
-        past = values[3] if seen else None
-        return attend(values[0], values[1], values[2], past, grid, drop)
+        return attend(values[0], values[1], values[2], grid, drop)
 
-    values = [value.requires_grad_() for value in inputs(lengths, seen)]
-    assert torch.autograd.gradcheck(found, values if seen else values[:3])
+    values = [value.requires_grad_() for value in inputs([4, 1, 3])]
+    assert torch.autograd.gradcheck(found, values[:3])
 
 
 def test_what_is_on_padding_does_not_matter() -> None:
     lengths = [5, 2, 1]
     qkv, relative_keys, biases, _ = inputs(lengths)
     drop = Dropout(0.5, Random()).eval()
-    together = attend(qkv, relative_keys, biases, None, Grid(torch.tensor(lengths), 1), drop)
+    together = attend(qkv, relative_keys, biases, Grid(torch.tensor(lengths), 1), drop)
     apart = [
-        attend(part, relative_keys, biases, None, Grid(torch.tensor([len(part)])), drop)
+        attend(part, relative_keys, biases, Grid(torch.tensor([len(part)])), drop)
         for part in qkv.split(lengths)
     ]
     assert torch.allclose(together, torch.cat(apart))

@@ -54,7 +54,8 @@ class Vocabulary:
         texts = [text.replace("▁", "_") for text in texts]
         for name, spelling in self._respelled.items():
             texts = [text.replace(name, spelling) for text in texts]
-        posts = self._processor.encode(texts, num_threads=1)
+        # One by one: a list is as fast when it is long, but has a thread started for it.
+        posts = [self._processor.encode(text) for text in texts]
         pieces = chain.from_iterable(chain([self.sot], post, [self.eot]) for post in posts)
         lengths = np.fromiter(map(len, posts), np.int64, len(posts)) + 2
         return np.fromiter(pieces, self.dtype, int(lengths.sum())), lengths
@@ -73,7 +74,7 @@ class Vocabulary:
         What a piece cannot tell is lost: ``▁`` comes back as ``_``, several spaces as one.
         """
         inside = [tokens[a + 1 : b - 1].tolist() for a, b in pairwise(offsets.tolist())]
-        texts: list[str] = self._processor.decode(inside, num_threads=1) if inside else []
+        texts: list[str] = [self._processor.decode(post) for post in inside]
         for name, spelling in self._respelled.items():
             texts = [text.replace(spelling, name) for text in texts]
         return texts

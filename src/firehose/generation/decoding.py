@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from firehose.models.attention import Grid, attend
+from firehose.models.attention import attend_rows
 from firehose.models.personal import Personal, evaluating
 from firehose.models.transformer_xl import Attention, sinusoids
 from firehose.models.users import NOBODY
@@ -49,14 +49,13 @@ class Decoder:
         self._make_room(self.length + width)
         shared, shape = self.model.shared, self.model.plan.shape
         device = self.model.device.device
-        grid = Grid(torch.full((rows,), width), groups=1, device=device)
         owner = torch.zeros(rows * width, dtype=torch.int64, device=device)
         with evaluating(self.model):
             hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
             hidden = hidden * shape.d_model**0.5  # [tokens, d_model]
             hidden = self.model.adapt(0, hidden, self._user, owner)
             for layer in range(shape.layers):
-                hidden = self._attend(layer, hidden, grid)
+                hidden = self._attend(layer, hidden, width)
                 hidden = shared.feed_forward[layer](hidden)
                 hidden = self.model.adapt(layer + 1, hidden, self._user, owner)
         self.length += width
@@ -74,16 +73,14 @@ class Decoder:
             raise ValueError(f"Cannot go back to {length} tokens: {self.length} were read.")
         self.length = length
 
-    def _attend(self, layer: int, hidden: Tensor, grid: Grid) -> Tensor:
+    def _attend(self, layer: int, hidden: Tensor, width: int) -> Tensor:
         """One layer's attention of the new tokens to all: [tokens, d_model] to the same."""
         shared, cache = self.model.shared, self._cache[layer]
         attention = cast(Attention, shared.attention[layer])
-        qkv = attention.queries_keys_values(hidden)  # [tokens, 3 · heads · d_head]
+        qkv = attention.queries_keys_values(hidden).view(self.rows, width, -1)
         past = cache[..., : self.length, :]  # [2, heads, rows, seen, d_head]
-        found = attend(qkv, self._relative_keys[layer], shared.biases, past, grid, attention.drop)
-        _, heads, rows, _, d_head = cache.shape
-        laid = qkv.view(rows, -1, 3, heads, d_head)[:, :, 1:].permute(2, 3, 0, 1, 4)
-        cache[..., self.length : self.length + grid.width, :] = laid
+        found, new = attend_rows(qkv, self._relative_keys[layer], shared.biases, past)
+        cache[..., self.length : self.length + width, :] = new
         return attention.norm(hidden + attention.out(found))  # type: ignore[no-any-return]
 
     def _make_room(self, needed: int) -> None:

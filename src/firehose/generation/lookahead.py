@@ -161,35 +161,42 @@ class WordSearch:
         """
         own = torch.tensor([each.probability for each in beginnings]).double()
         joint = after * own[:, None] * which  # [rows, pieces]
-        width, floor = self.budget.width, LEAST
-        if width is not None and width < joint.shape[1]:
-            floor = max(floor, negligible)
-            fits = [self._fitting(each.spelling) for each in beginnings]
-            for row, fit in enumerate(fits):
-                if fit is not None:
-                    joint[row, ~fit] = 0.0
-            cut, places = joint.topk(width, 1)
-            caps = cut[:, -1].clamp(min=floor).tolist()
-            self._caps += [(each.spelling, cap) for each, cap in zip(beginnings, caps, strict=True)]
-            rows, at = (cut >= floor).nonzero(as_tuple=True)
-            numbers, probabilities = places[rows, at], cut[rows, at]
-        else:
-            rows, numbers = (joint >= floor).nonzero(as_tuple=True)
-            probabilities = joint[rows, numbers]
+        floors = torch.full_like(own, LEAST)
+        if self.budget.width is not None:
+            self._leave_out(joint, beginnings)
+            floors = _floors(joint, max(LEAST, negligible), self.budget.width)
+            spellings = (each.spelling for each in beginnings)
+            self._caps += zip(spellings, floors.tolist(), strict=True)
+        rows, numbers = (joint >= floors[:, None]).nonzero(as_tuple=True)
+        probabilities = joint[rows, numbers]
         spelled = self.read.pieces.spelling
         each_one = zip(rows.tolist(), numbers.tolist(), probabilities.tolist(), strict=True)
         for row, piece, probability in each_one:
             spelling = beginnings[row].spelling + spelled[piece]
             if spelling.startswith(self.begun) or self.begun.startswith(spelling):
                 tokens = (*beginnings[row].tokens, piece)
-                self.opened.setdefault(spelling, []).append(
-                    Beginning(probability, tokens, spelling)
-                )
+                beginning = Beginning(probability, tokens, spelling)
+                self.opened.setdefault(spelling, []).append(beginning)
 
-    def _fitting(self, spelling: bytes) -> Tensor | None:
-        """The pieces that a beginning may go on with, as a mask; None: any."""
-        rest = self.begun[len(spelling) :]
-        return self.read.pieces.fitting(rest) if rest else None
+    def _leave_out(self, joint: Tensor, beginnings: list[Beginning]) -> None:
+        """Let beginnings not go on with pieces that do not fit what is begun."""
+        rests = [self.begun[len(each.spelling) :] for each in beginnings]
+        fitting = {rest: self.read.pieces.fitting(rest) for rest in set(rests) if rest}
+        for row, rest in enumerate(rests):
+            if rest:
+                joint[row] *= fitting[rest]
+
+
+def _floors(joint: Tensor, floor: float, width: int) -> Tensor:
+    """How probable the least is of each row that is looked at: ``floor``, or the last of so many.
+
+    Few rows have more than that, and to find the last of many takes long.
+    """
+    floors = torch.full_like(joint[:, 0], floor)
+    crowded = ((joint >= floor).sum(1) > width).nonzero().flatten()
+    if len(crowded):
+        floors[crowded] = joint[crowded].topk(width, 1).values[:, -1]
+    return floors
 
 
 def is_word(spelling: bytes) -> bool:

@@ -116,25 +116,33 @@ def _laid_out(members: Tensor, part: slice | None) -> tuple[Tensor, Share | None
     return members[chosen] - part.start, Share(len(members), chosen.numpy(), axis=1)
 
 
-def attend(
-    qkv: Tensor,
-    relative_keys: Tensor,
-    biases: Tensor,
-    past: Tensor | None,
-    grid: Grid,
-    drop: Dropout,
-) -> Tensor:
+def attend(qkv: Tensor, relative_keys: Tensor, biases: Tensor, grid: Grid, drop: Dropout) -> Tensor:
     """Attention of each token to itself and the tokens before it, ``[tokens, heads · d]``.
 
     ``qkv`` [tokens, 3 · heads · d] are queries, keys and values; ``relative_keys`` [heads, d,
     distances] are the keys of distances, the farthest first; ``biases`` [2, heads, d] are those of
-    content and position; ``past`` [2, heads, posts, seen, d] are keys and values of tokens that
-    were read before these.
+    content and position.
     """
     biases = biases.to(qkv.dtype)
     is_cast = qkv.dtype == torch.bfloat16  # all of it is, already
     with torch.autocast(qkv.device.type, enabled=False) if is_cast else nullcontext():
-        return _Attend.apply(qkv, relative_keys, biases, past, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
+        return _Attend.apply(qkv, relative_keys, biases, grid, drop)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def attend_rows(
+    qkv: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor
+) -> tuple[Tensor, Tensor]:
+    """As ``attend``, for texts of one length that go on: without padding, dropout and gradients.
+
+    ``qkv`` is [texts, width, 3 · heads · d]; ``past`` [2, heads, texts, seen, d] are keys and
+    values of the tokens that were read before these. Returns the outputs, [texts · width,
+    heads · d], and the keys and values of these tokens, [2, heads, texts, width, d].
+    """
+    _, heads, texts, _, d = past.shape
+    block = qkv.view(texts, -1, 3, heads, d).permute(2, 3, 0, 1, 4).contiguous()
+    group = _attend_group(block, relative_keys, biases, past)
+    found = group.weights.bmm(group.value).view(heads, texts, -1, d)
+    return found.permute(1, 2, 0, 3).reshape(-1, heads * d), block[1:]
 
 
 class _Attend(torch.autograd.Function):
@@ -144,7 +152,6 @@ class _Attend(torch.autograd.Function):
         qkv: Tensor,
         relative_keys: Tensor,
         biases: Tensor,
-        past: Tensor | None,
         grid: Grid,
         drop: Dropout,
     ) -> Tensor:
@@ -155,7 +162,7 @@ class _Attend(torch.autograd.Function):
         context.groups, context.grid = [], grid
         blocks = (grid.blocks(laid, 3, heads), grid.blocks(outputs, 1, heads))
         for block, out, share in zip(*blocks, grid.shares, strict=True):
-            group = _attend_group(block, relative_keys, biases, past, drop, share)
+            group = _attend_group(block, relative_keys, biases, None, drop, share)
             weights = group.dropped(group.weights)
             torch.bmm(weights, group.value, out=out.view(*weights.shape[:2], out.shape[-1]))
             context.groups.append(group)
@@ -169,14 +176,13 @@ class _Attend(torch.autograd.Function):
         to_relative_keys, to_biases = torch.zeros_like(relative_keys), torch.zeros_like(biases)
         above = grid.lay_gradients(outer[0], heads)
         below = above.new_empty(3 * len(above), above.shape[1])
-        to_past = None
         for group, gradients, block in zip(
             context.groups, grid.blocks(above, 1, heads), grid.blocks(below, 3, heads), strict=True
         ):
-            to_keys, to_bias, to_past = group.differentiate(gradients, relative_keys, biases, block)
+            to_keys, to_bias = group.differentiate(gradients, relative_keys, biases, block)
             to_relative_keys[..., -to_keys.shape[-1] :] += to_keys
             to_biases += to_bias
-        return grid.take(below, 3, heads), to_relative_keys, to_biases, to_past, None, None
+        return grid.take(below, 3, heads), to_relative_keys, to_biases, None, None
 
 
 class _GroupAttention(NamedTuple):
@@ -194,36 +200,31 @@ class _GroupAttention(NamedTuple):
 
     def differentiate(
         self, gradients: Tensor, relative_keys: Tensor, biases: Tensor, block: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor]:
         """From the gradients of the outputs, write those of the queries, keys and values.
 
-        They go into ``block`` [3, heads, posts, width, d]. Those of the nearest relative keys, of
-        the biases, and of the past, if any, are returned.
+        They go into ``block`` [3, heads, posts, width, d]. Those of the nearest relative keys and
+        of the biases are returned. There is no past: every key is one of the block.
         """
         heads, posts, width, d = self.query.shape
-        n, keys, _ = self.key.shape
+        n = heads * posts
         above = gradients.view(n, width, d)
         content, position = (self.query + bias[:, None, None] for bias in biases)
         to_weights = self.dropped(above.bmm(self.value.transpose(1, 2)))
-        # [n, width, keys]; zero for keys that come later, because their weights are
+        # [n, width, width]; zero for keys that come later, because their weights are
         to_scores = torch._softmax_backward_data(to_weights, self.weights, -1, above.dtype)
         to_scores *= d**-0.5
-        # Straight into the block, unless there are keys and values of a past as well.
-        both = block[1:].view(2, n, width, d) if keys == width else above.new_empty(2, n, keys, d)
+        both = block[1:].view(2, n, width, d)
         torch.bmm(to_scores.transpose(1, 2), content.view(n, width, d), out=both[0])
         torch.bmm(self.dropped(self.weights).transpose(1, 2), above, out=both[1])
         to_query = torch.bmm(to_scores, self.key, out=block[0].view(n, width, d))
         to_content_bias = to_query.view(heads, posts * width, d).sum(1)
-        by_distance = _unshift(to_scores).view(heads, posts * width, keys)
-        to_position = by_distance.bmm(relative_keys[..., -keys:].transpose(1, 2))
+        by_distance = _unshift(to_scores).view(heads, posts * width, width)
+        to_position = by_distance.bmm(relative_keys[..., -width:].transpose(1, 2))
         to_query += to_position.view(n, width, d)
         to_biases = torch.stack([to_content_bias, to_position.sum(1)])
         to_keys = position.view(heads, posts * width, d).transpose(1, 2).bmm(by_distance)
-        if keys == width:
-            return to_keys, to_biases, None
-        both = both.view(2, heads, posts, keys, d)
-        block[1:] = both[..., keys - width :, :]
-        return to_keys, to_biases, both[..., : keys - width, :]
+        return to_keys, to_biases
 
 
 def _attend_group(
@@ -231,10 +232,10 @@ def _attend_group(
     relative_keys: Tensor,
     biases: Tensor,
     past: Tensor | None,
-    drop: Dropout,
-    share: Share | None,
+    drop: Dropout | None = None,
+    share: Share | None = None,
 ) -> _GroupAttention:
-    """Compute the attention weights of a group from ``block`` [3, heads, posts, width, d]."""
+    """The attention weights of a group, from ``block`` [3, heads, posts, width, d] and a past."""
     query = block[0]  # [heads, posts, width, d]
     heads, posts, width, d = query.shape
     seen = block[1:] if past is None else torch.cat([past, block[1:]], 3)
@@ -246,7 +247,9 @@ def _attend_group(
     scores += _shift(by_distance.view(n, width, keys))
     later = scores.new_full((width, keys), float("-inf")).triu_(1 + keys - width)
     weights = torch.add(later, scores, alpha=d**-0.5).softmax(-1)
-    mask = drop.mask(weights.view(heads, posts, width, keys), share)
+    mask = None
+    if drop is not None:
+        mask = drop.mask(weights.view(heads, posts, width, keys), share)
     if mask is not None:
         mask = mask._replace(kept=mask.kept.reshape(n, width, keys))
     return _GroupAttention(query, key, value, weights, mask)

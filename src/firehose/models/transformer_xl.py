@@ -49,7 +49,7 @@ class Attention(nn.Module):
         relative_keys = self.positions(distances).view(-1, shape.heads, shape.d_head)
         relative_keys = relative_keys.permute(1, 2, 0).contiguous()  # [heads, d_head, keys]
         qkv = self.queries_keys_values(hidden)
-        found = attend(qkv, relative_keys, biases, None, grid, self.drop)
+        found = attend(qkv, relative_keys, biases, grid, self.drop)
         return self.norm(hidden + self.drop(self.out(found)))  # type: ignore[no-any-return]
 
 
