@@ -7,7 +7,10 @@ which is what all of Bluesky writes, and so many suggestions are asked for, by p
 letter by letter. Prints how long suggestions take (half of them, and 99 of 100), for how many of
 them an answer was refused, how many posts wait, what memory each process has, by quarters of the
 time, and how many accepted posts were lost; ends with status 1 if any was. With --posts 0 nothing
-is learned meanwhile; with --recipe paper the model is of the paper's size, and untrained.
+is learned meanwhile. With --recipe paper the model is of the paper's size, with 32,000 pieces, and
+untrained; what answers has all cores then:
+
+    python benchmarks/serve.py --recipe paper --posts 0 --suggestions 5
 """
 
 import argparse
@@ -19,12 +22,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-os.environ["OMP_NUM_THREADS"] = "1"
+if "paper" not in sys.argv:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 import psutil
@@ -39,6 +45,7 @@ from firehose.serving.service import Service, ServiceSettings, running
 from firehose.serving.state import REMEMBERING, NewModel
 
 WORDS, PIECES = 5_000, 4_000
+INVENTED, PAPER_PIECES = 90_000, 32_000  # words beside those of the posts, at paper size
 THREADS = 8  # that send requests of a kind
 DRAIN = 600  # seconds that what waits at the end may take
 
@@ -101,6 +108,19 @@ class Load(threading.Thread):
                 self.behind += int(late * self.rate)
                 self._next = time.monotonic()
             return self._next
+
+
+def make_vocabulary(path: Path) -> None:
+    """A vocabulary as large as the paper's: of the words of the posts, and of invented ones."""
+    chance, counts = random.Random(0), Counter[str]()
+    for post in islice(stream(WORDS), 5_000):
+        counts.update(post.text.split())
+    syllables = [
+        a + b + c for a in "bdfghklmnprstvwz" for b in "aeiou" for c in ("", "n", "r", "s")
+    ]
+    while len(counts) < INVENTED:
+        counts["".join(chance.choices(syllables, k=chance.randint(1, 4)))] += 2
+    path.write_bytes(Vocabulary.train(list(counts.items()), PAPER_PIECES).model)
 
 
 def posting() -> Callable[[], Any]:
@@ -204,10 +224,14 @@ def main() -> None:
     settings = make_settings(arguments.recipe, chosen)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        start: Path | NewModel = make_model(folder, WORDS, PIECES)
+        start: Path | NewModel
         if arguments.recipe == "paper":
-            start = NewModel(folder / "model" / "vocabulary.model", settings.model)
-        pieces = Vocabulary.load(folder / "model" / "vocabulary.model").size
+            make_vocabulary(vocabulary := folder / "vocabulary.model")
+            start = NewModel(vocabulary, settings.model)
+        else:
+            start = make_model(folder, WORDS, PIECES)
+            vocabulary = start / "vocabulary.model"
+        pieces = Vocabulary.load(vocabulary).size
         print(f"{arguments.recipe}, {pieces:,} pieces, {arguments.predictor}")
         state = folder / "state"
         # A few simulated users send what many people would: none is told to wait.

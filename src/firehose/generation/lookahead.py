@@ -13,6 +13,8 @@ from firehose.generation.prompt import ROWS, ReadPrompt
 
 LEAST = 1e-7  # a beginning of a word that is less probable is dropped
 MOST = 512  # beginnings of words that are expanded for one suggestion
+ALIKE = 16  # rows that take as long together as the first one alone
+FEWEST = 8  # beginnings that are expanded first
 NEGLIGIBLE = 64.0  # a beginning so many times less probable than the last word that is wanted
 
 
@@ -67,15 +69,27 @@ class WordSearch:
 
     def run(self, k: int) -> None:
         """Search until the ``k`` best words are found, and their probabilities, or time is up."""
-        left, begun, seconds = self.budget.most, time.monotonic(), self.budget.seconds
-        while left and (wanted := self.wanted(k)):
+        left, begun, rows = self.budget.most, time.monotonic(), self._affordable(0.0)
+        while left and rows and (wanted := self.wanted(k)):
             length = len(max(wanted).tokens)  # the decoder's rows are of one length
             alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
-            chosen = nlargest(min(self.budget.rows, left), alike)
+            chosen = nlargest(min(rows, left), alike)
             self._expand(chosen, k)
             left -= len(chosen)
-            if seconds is not None and time.monotonic() - begun >= seconds:
-                return
+            rows = self._affordable(time.monotonic() - begun)
+
+    def _affordable(self, spent: float) -> int:
+        """How many beginnings there is time to expand, when so many seconds are spent.
+
+        A row takes little longer than none, where the weights of a large model have to be fetched
+        for it: the time that the prompt took tells. Without any expansion there is no answer, so
+        the first one is made in any case.
+        """
+        rows, seconds = self.budget.rows, self.budget.seconds
+        if seconds is None:
+            return rows
+        more = ALIKE * ((seconds - spent) / self.read.seconds - 1)
+        return int(min(max(more, 0 if spent else FEWEST), rows))
 
     def best(self, k: int) -> list[Found]:
         """The best words so far, the most probable first."""

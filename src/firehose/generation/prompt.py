@@ -1,6 +1,7 @@
 """A prompt as a user's model has read it: where every continuation starts."""
 
 import re
+import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
@@ -64,7 +65,13 @@ class ReadPrompt:
             self.decoder = Decoder(trained.model, number)
         else:
             self.decoder = MixedDecoder(trained.model, speaker, number)
-        self.log_probs = self.decoder.advance(torch.tensor([self.tokens]))  # [1, pieces]
+        self._read(self.tokens)
+
+    def _read(self, tokens: tuple[int, ...]) -> None:
+        """Read tokens that are new."""
+        begun = time.perf_counter()
+        self.log_probs = self.decoder.advance(torch.tensor([tokens]))  # [1, pieces]
+        self.seconds = time.perf_counter() - begun
 
     def _tokens_of(self, text: str, may_be_empty: bool) -> tuple[int, ...]:
         is_empty = may_be_empty and not text.strip()
@@ -83,7 +90,7 @@ class ReadPrompt:
         same = min(len(tokens) - 1, len(self.tokens)) if same is None else same
         self.decoder.rewind(same)
         self.decoder.keep([0])
-        self.log_probs = self.decoder.advance(torch.tensor([tokens[same:]]))
+        self._read(tokens[same:])
         self.tokens = tokens
 
     def restart(self, rows: int) -> Tensor:
