@@ -29,7 +29,7 @@ from firehose.game.settings import make_settings
 from firehose.generation.generate import generate
 from firehose.generation.mixed import MixedDecoder
 from firehose.generation.sampling import Sampling
-from firehose.generation.suggest import suggest
+from firehose.generation.suggest import Asked, Suggester, suggest
 from firehose.methods.experts.mixture import Mixture
 from firehose.models import store
 from firehose.storage.checkpoints import Checkpoints
@@ -131,6 +131,18 @@ def test_rows_are_kept_copied_and_rewound(run: Path) -> None:
     found = decoder.advance(tokens[[1, 0, 1], 1:])
     assert (decoder.rows, decoder.length) == (3, 3)
     assert torch.allclose(found, expected[[1, 0, 1]], atol=1e-6)
+
+
+def test_several_who_ask_together_are_told_what_each_is_told_alone(run: Path) -> None:
+    model = load(run)
+    questions = [Asked("the quick", "user0", 3), Asked("over", None, 2), Asked("", "user1", 2, "j")]
+    together = Suggester(model).suggest_all(questions)
+    for asked, found in zip(questions, together, strict=True):
+        assert not isinstance(found, FirehoseError)
+        alone = Suggester(model).suggest(*asked)
+        assert [each.word for each in found] == [each.word for each in alone]
+        likely = [each.probability for each in alone]
+        assert [each.probability for each in found] == pytest.approx(likely, rel=1e-4)
 
 
 def test_a_new_word_is_suggested_to_its_user_only(live: Trained) -> None:

@@ -48,6 +48,40 @@ def cut_posts(draw: st.DrawFn) -> tuple[list[list[int]], list[int]]:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @settings(max_examples=15, deadline=None)
+@given(
+    texts=st.lists(
+        st.tuples(
+            st.integers(NOBODY, 12),
+            st.lists(st.integers(0, PIECES - 1), min_size=1, max_size=LONG),
+            st.lists(st.integers(0, PIECES - 1), min_size=1, max_size=4),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    width=st.integers(1, 3),
+)
+def test_what_is_read_together_is_what_each_reads_alone(
+    architecture: Architecture, texts: list[tuple[int, list[int], list[int]]], width: int
+) -> None:
+    """Of several users, after prompts of several lengths, some rows each."""
+    model = loud(tiny(architecture))
+    decoders, further = [], []
+    for user, prompt, pieces in texts:
+        decoders.append(Decoder(model, user))
+        decoders[-1].advance(torch.tensor([prompt]))
+        further.append(torch.tensor([[piece] * width for piece in pieces]))
+    found = Decoder.peek(decoders, further)
+    for (user, prompt, _), rows, of_rows in zip(texts, further, found, strict=True):
+        alone = Decoder(model, user, len(rows))
+        alone.advance(torch.tensor([prompt] * len(rows)))
+        assert torch.allclose(of_rows, alone.advance(rows), atol=1e-5)
+    assert [decoder.length for decoder in decoders] == [len(prompt) for _, prompt, _ in texts]
+    again = Decoder.peek(decoders[:1], further[:1])
+    assert torch.allclose(again[0], found[0], atol=1e-5)  # nothing was changed
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@settings(max_examples=15, deadline=None)
 @given(rows=cut_posts(), user=st.integers(NOBODY, 12))
 def test_any_pieces_give_what_the_whole_gives(
     architecture: Architecture, rows: tuple[list[list[int]], list[int]], user: int

@@ -12,7 +12,7 @@ from firehose.generation import suggest as suggest_module
 from firehose.generation.decoding import Decoder
 from firehose.generation.lookahead import Beginning, Budget, WordSearch
 from firehose.generation.prompt import ReadPrompt
-from firehose.generation.suggest import Suggester, suggest
+from firehose.generation.suggest import Asked, Suggester, suggest
 from firehose.models.store import Trained
 from firehose.models.users import NOBODY
 from small_writers import (
@@ -79,7 +79,7 @@ def test_spellings_that_only_together_are_probable_are_not_missed() -> None:
 
 def test_what_can_still_become_a_better_word_is_looked_into() -> None:
     """“me” may gain what begins with “m” and what is “me” already: more than “home” has."""
-    search = WordSearch(ReadPrompt(trained(), PROMPT, None))
+    search = WordSearch(ReadPrompt(trained(), PROMPT, None), k=2)
     opened = [
         Beginning(0.05, (1, 2), b" m"),
         Beginning(0.05, (1, 3), b" me"),
@@ -88,19 +88,20 @@ def test_what_can_still_become_a_better_word_is_looked_into() -> None:
     ]
     search.opened = {each.spelling: [each] for each in opened}
     search.words = defaultdict(float, {b" the": 0.2, b" home": 0.08})
-    wanted = {beginning.spelling for beginning in search.wanted(2)}
+    wanted = {beginning.spelling for beginning in search.wanted()}
     assert wanted == {b" m", b" me", b" t"}  # the last may be another way to “the”
-    assert set(search.wanted(3)) == set(opened)  # there may be a third word
+    search.k = 3
+    assert set(search.wanted()) == set(opened)  # there may be a third word
 
 
 def test_many_small_shares_of_one_word_are_not_overlooked() -> None:
     """Each is negligible, and together they are more than the last word that is wanted."""
-    search = WordSearch(ReadPrompt(trained(), PROMPT, None))
+    search = WordSearch(ReadPrompt(trained(), PROMPT, None), k=1)
     word = b" " + b"a" * 90
     opened = [Beginning(0.0012, (1, n), word[:n]) for n in range(2, 91)]
     search.opened = {each.spelling: [each] for each in opened}
     search.words = defaultdict(float, {b" the": 0.1})
-    assert set(search.wanted(1)) == set(opened)
+    assert set(search.wanted()) == set(opened)
 
 
 @settings(max_examples=25, deadline=None)
@@ -133,8 +134,7 @@ def test_a_prompt_that_goes_on_is_read_from_where_it_was(monkeypatch: pytest.Mon
     advance = Decoder.advance
 
     def counted(decoder: Decoder, tokens: Tensor) -> Tensor:
-        if len(tokens) == 1:
-            rows.append(tokens.shape[1])
+        rows.append(tokens.shape[1])
         return advance(decoder, tokens)
 
     monkeypatch.setattr(Decoder, "advance", counted)
@@ -150,9 +150,44 @@ def test_a_prompt_that_goes_on_is_read_from_where_it_was(monkeypatch: pytest.Mon
             assert [each.probability for each in found] == pytest.approx(likely, rel=1e-4)
     rows.clear()
     suggester.suggest("home", None, 4, "", exact._replace(most=1))
-    assert rows in ([], [1])  # nothing of the prompt; one beginning was expanded
+    assert not rows  # nothing of the prompt was read
+    suggester.suggest("home the", None, 4, "", exact._replace(most=1))
+    assert rows == [VOCABULARY.encode(["the"])[1][0] - 2]  # of one word, not of both
     suggester.suggest("the", "user0", 1, "", exact)
     assert len(suggester._read) == 2
+
+
+def test_several_who_ask_together_are_told_what_each_is_told_alone() -> None:
+    model, budget = trained(4), Budget(tolerance=0.1, width=12, rows=8)
+    questions = [
+        Asked("the home", NAMES[3], 4),
+        Asked("", None, 3, "m"),
+        Asked("me the home the home", NAMES[1], 2, "h"),
+        Asked("home", NAMES[3], 4),  # the same user, somewhere else
+        Asked("me " * 5_000, NAMES[2], 3),
+    ]
+    suggester = Suggester(model)
+    for _ in range(2):  # the second time prompts were read before
+        *together, refused = suggester.suggest_all(questions, budget)
+        assert isinstance(refused, FirehoseError) and "characters" in str(refused)
+        for asked, found in zip(questions, together, strict=False):
+            alone = Suggester(model).suggest(*asked, budget)
+            assert not isinstance(found, FirehoseError)
+            assert [each.word for each in found] == [each.word for each in alone]
+            likely = [each.probability for each in alone]
+            assert [each.probability for each in found] == pytest.approx(likely, rel=1e-4)
+
+
+def test_searches_share_the_time_there_is() -> None:
+    read = ReadPrompt(trained(), PROMPT, None)
+    read.seconds = 1e6
+    search = WordSearch(read, 3, budget=Budget(seconds=1.24e6, rows=64))
+    assert len(search.choose()) == 4  # all there are: the first expansion is made in any case
+    search.expanded = 1
+    assert len(search.choose()) == 3  # 16 more take as long as one
+    assert len(search.choose(sharing=2)) == 1
+    read.seconds = 1e7
+    assert not search.choose()  # there is no time for another
 
 
 def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,17 +195,16 @@ def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for parameter in (model.model.shared.embedding, model.model.shared.output_bias):
         nn.init.zeros_(parameter)
     monkeypatch.setattr(suggest_module, "EXACT", Budget(most=20))
-    rows = []
-    advance = Decoder.advance
+    rows, expand = [], WordSearch.expand
 
-    def counted(decoder: Decoder, tokens: Tensor) -> Tensor:
-        rows.append(len(tokens))
-        return advance(decoder, tokens)
+    def counted(search: WordSearch, chosen: list[Beginning], after: Tensor) -> None:
+        rows.append(len(chosen))
+        expand(search, chosen, after)
 
-    monkeypatch.setattr(Decoder, "advance", counted)
+    monkeypatch.setattr(WordSearch, "expand", counted)
     found = suggest(model, PROMPT, "user1", k=7)
     assert len(found) == 7
-    assert sum(rows) == 1 + 20
+    assert sum(rows) == 20
     flat = 1 / VOCABULARY.size
     assert found[0].word == "<EOT>" and found[0].probability == pytest.approx(flat)
     assert all(probability < flat for _, probability in found[1:])

@@ -4,7 +4,8 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from starlette.testclient import TestClient
 from firehose.data.corpus import Corpus
 from firehose.data.post import Post
 from firehose.errors import FirehoseError
+from firehose.generation.lookahead import Budget
+from firehose.generation.suggest import Asked, Suggester
 from firehose.serving.access import ROLES, Token, read_tokens, refuse_no_origin, role_of
 from firehose.serving.desk import Desk
 from firehose.serving.inbox import FILE, Inbox
@@ -51,6 +54,38 @@ def service(tmp_path: Path, small_corpus: Corpus) -> Iterator[Service]:
 
 def body(post: Post) -> dict[str, Any]:
     return {"user": post.user, "text": post.text, "time": post.time, "id": post.id}
+
+
+def test_who_waits_for_suggestions_is_answered_together(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, together = service.desk, []
+    texts = [f"the {letter}" for letter in "abcdefghijk"]
+    alone = {text: desk.suggest(text, "user1", 3) for text in texts}
+    asked_for, may_go_on = threading.Event(), threading.Event()
+    suggest_all = Suggester.suggest_all
+
+    def counted(suggester: Suggester, questions: Sequence[Asked], budget: Budget) -> Any:
+        together.append(len(questions))
+        asked_for.set()
+        assert may_go_on.wait(20)
+        return suggest_all(suggester, questions, budget)
+
+    monkeypatch.setattr(Suggester, "suggest_all", counted)
+    with ThreadPoolExecutor(20) as threads:
+        first = threads.submit(desk.suggest, texts[0], "user1", 3)
+        assert asked_for.wait(20)
+        others = [threads.submit(desk.suggest, text, "user1", 3) for text in texts[1:]]
+        refused = threads.submit(desk.suggest, "me " * 5_000, "user1", 3)
+        while len(desk._asking) < len(others) + 1:
+            time.sleep(0.01)
+        may_go_on.set()
+        for text, answer in zip(texts, [first, *others], strict=True):
+            found = answer.result(20)
+            assert [each.word for each in found] == [each.word for each in alone[text]]
+        with pytest.raises(FirehoseError, match="characters"):
+            refused.result(20)
+    assert together == [1, 8, 3]
 
 
 def test_posts_are_accepted_learned_and_told_of(service: Service) -> None:
@@ -350,27 +385,27 @@ def test_a_secret_that_one_user_repeats_is_told_to_nobody_else(
 def test_who_waits_shares_the_time_there_is(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is answered while others wait has a share of the time; who is alone has all of it."""
+    """Where more wait than are answered together, each turn has a share; who is alone has all."""
     desk, go, times = service.desk, threading.Event(), list[float | None]()
     desk.budget = UNHURRIED._replace(seconds=0.4)
     served = desk.served
     assert served is not None
 
-    def note(*asked: Any) -> list[Any]:
-        times.append(asked[-1].seconds)
-        return []
+    def note(questions: Sequence[Asked], budget: Budget) -> list[Any]:
+        times.append(budget.seconds)
+        return [[] for _ in questions]
 
-    monkeypatch.setattr(served.suggester, "suggest", note)
+    monkeypatch.setattr(served.suggester, "suggest_all", note)
     first = threading.Thread(target=lambda: desk.ask(lambda _: go.wait(20)))
-    others = [threading.Thread(target=lambda: desk.suggest("the ", None, 3)) for _ in range(3)]
+    others = [threading.Thread(target=lambda: desk.suggest("the ", None, 3)) for _ in range(15)]
     for thread in (first, *others):
         thread.start()
-    while desk._asked < 4:
+    while desk._asked < 16:
         time.sleep(0.01)
     go.set()
     for thread in (first, *others):
         thread.join()
-    assert len(times) == 3 and times[0] == pytest.approx(0.4 / 4, rel=0.4)
+    assert len(times) == 2 and times[0] == pytest.approx(0.4 / 2, rel=0.1)
     assert desk._asked == 0
     desk.suggest("the ", None, 3)
     assert times[-1] == 0.4

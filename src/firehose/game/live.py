@@ -98,15 +98,15 @@ class Trained(store.Trained):
             return named if named in self._predictor.users() else NOBODY
         return number
 
-    def in_use(self, user: str | None = None) -> AbstractContextManager[None]:
+    def in_use(self, *users: str | None) -> AbstractContextManager[None]:
         """Let the model have the weights inside that its game predicts with.
 
         Where several are mixed, they are not: each is used in its turn.
         """
         if self._predictor is None or self.speaker is not None:
-            return super().in_use(user)
-        users = None if user is None else np.array([self.number(user)])
-        return self._predictor.in_use(users)
+            return super().in_use(*users)
+        numbers = np.array([self.number(user) for user in users]) if users else None
+        return self._predictor.in_use(numbers)
 
     def saving(self) -> AbstractContextManager[None]:
         """Let the model have the weights inside that are to be saved."""

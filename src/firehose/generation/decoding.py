@@ -40,27 +40,56 @@ class Decoder:
         """The number of texts."""
         return self._cache.shape[3]
 
-    @torch.no_grad()
     def advance(self, tokens: Tensor) -> Tensor:
         """Read ``tokens`` [rows, n]; return log-probabilities of the next piece, [rows, pieces]."""
         rows, width = tokens.shape
         if rows != self.rows or not width:
             raise ValueError(f"{self.rows} rows of tokens are needed, not {rows} × {width}.")
         self._make_room(self.length + width)
-        shared, shape = self.model.shared, self.model.plan.shape
-        device = self.model.device.device
-        owner = torch.zeros(rows * width, dtype=torch.int64, device=device)
-        with evaluating(self.model):
-            hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
-            hidden = hidden * shape.d_model**0.5  # [tokens, d_model]
-            hidden = self.model.adapt(0, hidden, self._user, owner)
-            for layer in range(shape.layers):
-                hidden = self._attend(layer, hidden, width)
-                hidden = shared.feed_forward[layer](hidden)
-                hidden = self.model.adapt(layer + 1, hidden, self._user, owner)
+        owner = torch.zeros(rows, dtype=torch.int64)
+        past = self._cache[..., : self.length, :]
+        found, new = _read(self.model, tokens, past, self._relative_keys, self._user, owner)
+        for cache, both in zip(self._cache, new, strict=True):
+            cache[..., self.length : self.length + width, :] = both
         self.length += width
-        last = hidden.view(rows, width, -1)[:, -1]  # [rows, d_model]
-        return torch.addmm(shared.output_bias, last, shared.embedding.T).log_softmax(-1).cpu()
+        return found
+
+    @staticmethod
+    def peek(decoders: Sequence["Decoder"], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """Log-probabilities after further ``tokens`` of each, ``[rows, n]`` with one n for all.
+
+        The decoders are of one model, have a row each, and stay as they are. All is read as one
+        batch: a large model takes little longer for many rows than for one.
+        """
+        counts = [len(each) for each in tokens]
+        width, longest = tokens[0].shape[1], max(decoder.length for decoder in decoders)
+        for decoder in decoders:
+            decoder._make_room(decoder.length + width)
+        owner = torch.arange(len(decoders)).repeat_interleave(torch.tensor(counts))
+        pairs = zip(decoders, counts, strict=True)
+        past = [decoder._past(rows, longest - decoder.length) for decoder, rows in pairs]
+        lengths = torch.tensor([decoder.length for decoder in decoders])
+        gaps = None
+        if lengths.min() < longest:
+            is_gap = torch.arange(longest) < (longest - lengths)[:, None]
+            gaps = torch.zeros(is_gap.shape).masked_fill(is_gap, float("-inf"))[owner]
+        roomiest = max(decoders, key=lambda decoder: decoder._cache.shape[4])
+        found, _ = _read(
+            roomiest.model,
+            torch.cat(list(tokens)),
+            torch.cat(past, 3) if len(past) > 1 else past[0],
+            roomiest._relative_keys,
+            torch.cat([decoder._user for decoder in decoders]),
+            owner,
+            gaps,
+        )
+        return list(found.split(counts))
+
+    def _past(self, rows: int, gap: int) -> Tensor:
+        """The cache of its one row, so many times, after a gap."""
+        cache = self._cache[..., : self.length, :]
+        cache = functional.pad(cache, (0, 0, gap, 0)) if gap else cache
+        return cache.expand(*cache.shape[:3], rows, *cache.shape[4:])
 
     def keep(self, rows: Sequence[int] | Tensor) -> None:
         """Keep these rows, in this order; one that is named twice is copied."""
@@ -72,16 +101,6 @@ class Decoder:
         if not 0 <= length <= self.length:
             raise ValueError(f"Cannot go back to {length} tokens: {self.length} were read.")
         self.length = length
-
-    def _attend(self, layer: int, hidden: Tensor, width: int) -> Tensor:
-        """One layer's attention of the new tokens to all: [tokens, d_model] to the same."""
-        shared, cache = self.model.shared, self._cache[layer]
-        attention = cast(Attention, shared.attention[layer])
-        qkv = attention.queries_keys_values(hidden).view(self.rows, width, -1)
-        past = cache[..., : self.length, :]  # [2, heads, rows, seen, d_head]
-        found, new = attend_rows(qkv, self._relative_keys[layer], shared.biases, past)
-        cache[..., self.length : self.length + width, :] = new
-        return attention.norm(hidden + attention.out(found))  # type: ignore[no-any-return]
 
     def _make_room(self, needed: int) -> None:
         """Make room for ``needed`` tokens a row; capacity doubles, so a token costs the same."""
@@ -96,3 +115,43 @@ class Decoder:
         keys = torch.stack([layer.positions(vectors) for layer in layers])  # [layers, more, …]
         known = self._relative_keys
         self._relative_keys = torch.cat([keys.mT.reshape(*known.shape[:3], more), known], 3)
+
+
+@torch.no_grad()
+def _read(
+    model: Personal,
+    tokens: Tensor,
+    past: Tensor,
+    relative_keys: Tensor,
+    users: Tensor,
+    owner: Tensor,
+    gaps: Tensor | None = None,
+) -> tuple[Tensor, list[Tensor]]:
+    """Log-probabilities after ``tokens`` [rows, n], and these tokens' keys and values, by layer.
+
+    ``past`` are the keys and values of what each row has read, ``[layers, 2, heads, rows, seen,
+    d_head]``, and ``relative_keys`` those of distances, ``[layers, heads, d_head, seen + n]`` or
+    more. ``users`` are the vectors of who writes, and ``owner`` says who writes each row. For
+    ``gaps`` see ``attend_rows``.
+    """
+    (rows, width), shared, shape = tokens.shape, model.shared, model.plan.shape
+    device = model.device.device
+    owner = owner.repeat_interleave(width).to(device)
+    gaps = None if gaps is None else gaps.to(past)
+    new = []
+    with evaluating(model):
+        hidden = functional.embedding(tokens.flatten().to(device), shared.embedding)
+        hidden = hidden * shape.d_model**0.5  # [tokens, d_model]
+        hidden = model.adapt(0, hidden, users, owner)
+        for layer in range(shape.layers):
+            attention = cast(Attention, shared.attention[layer])
+            qkv = attention.queries_keys_values(hidden).view(rows, width, -1)
+            keys = relative_keys[layer]
+            found, both = attend_rows(qkv, keys, shared.biases, past[layer], gaps)
+            new.append(both)
+            hidden = attention.norm(hidden + attention.out(found))
+            hidden = shared.feed_forward[layer](hidden)
+            hidden = model.adapt(layer + 1, hidden, users, owner)
+    last = hidden.view(rows, width, -1)[:, -1]  # [rows, d_model]
+    logits = torch.addmm(shared.output_bias, last, shared.embedding.T)
+    return logits.log_softmax(-1).cpu(), new

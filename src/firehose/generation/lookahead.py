@@ -2,14 +2,14 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from firehose.generation.prompt import ROWS, ReadPrompt
+from firehose.generation.prompt import ROWS, ReadPrompt, peek
 
 LEAST = 1e-7  # a beginning of a word that is less probable is dropped
 MOST = 512  # beginnings of words that are expanded for one suggestion
@@ -56,8 +56,11 @@ class WordSearch:
     looked at, because there were too many, each has no more than the least that was.
     """
 
-    def __init__(self, read: ReadPrompt, begun: bytes = b"", budget: Budget = EXACT) -> None:
-        self.read, self.begun, self.budget = read, begun, budget
+    def __init__(
+        self, read: ReadPrompt, k: int, begun: bytes = b"", budget: Budget = EXACT
+    ) -> None:
+        self.read, self.k, self.begun, self.budget = read, k, begun, budget
+        self.begun_at, self.expanded = time.monotonic(), 0
         first = read.log_probs[0].double().exp()  # [pieces]
         self.words = defaultdict[bytes, float](float)  # at least so probable
         if not begun:
@@ -67,19 +70,18 @@ class WordSearch:
         root = Beginning(1.0, (), b"")
         self._open([root], first[None], read.pieces.begins, 0.0)
 
-    def run(self, k: int) -> None:
-        """Search until the ``k`` best words are found, and their probabilities, or time is up."""
-        left, begun, rows = self.budget.most, time.monotonic(), self._affordable(0.0)
-        while left and rows and (wanted := self.wanted(k)):
-            length = len(max(wanted).tokens)  # the decoder's rows are of one length
-            alike = (beginning for beginning in wanted if len(beginning.tokens) == length)
-            chosen = nlargest(min(rows, left), alike)
-            self._expand(chosen, k)
-            left -= len(chosen)
-            rows = self._affordable(time.monotonic() - begun)
+    def choose(self, sharing: int = 1) -> list[Beginning]:
+        """The beginnings to expand next, all of so many tokens; none: the search is over.
 
-    def _affordable(self, spent: float) -> int:
-        """How many beginnings there is time to expand, when so many seconds are spent.
+        ``sharing`` is how many searches there are at the same time.
+        """
+        rows = min(self._affordable() // sharing, self.budget.most - self.expanded)
+        wanted = self.wanted() if rows else []
+        length = len(max(wanted).tokens) if wanted else 0  # the decoder's rows are of one length
+        return nlargest(rows, (each for each in wanted if len(each.tokens) == length))
+
+    def _affordable(self) -> int:
+        """How many beginnings there is still time to expand.
 
         A row takes little longer than none, where the weights of a large model have to be fetched
         for it: the time that the prompt took tells. Without any expansion there is no answer, so
@@ -88,25 +90,26 @@ class WordSearch:
         rows, seconds = self.budget.rows, self.budget.seconds
         if seconds is None:
             return rows
-        more = ALIKE * ((seconds - spent) / self.read.seconds - 1)
-        return int(min(max(more, 0 if spent else FEWEST), rows))
+        left = seconds - (time.monotonic() - self.begun_at)
+        more = ALIKE * (left / self.read.seconds - 1)
+        return int(min(max(more, 0 if self.expanded else FEWEST), rows))
 
-    def best(self, k: int) -> list[Found]:
+    def best(self) -> list[Found]:
         """The best words so far, the most probable first."""
-        best = nlargest(k, self.words.items(), key=lambda word: word[1])
+        best = nlargest(self.k, self.words.items(), key=lambda word: word[1])
         return [
             Found(word, p, min(p + self._gain(word) + self._cap(word), 1.0)) for word, p in best
         ]
 
-    def wanted(self, k: int) -> list[Beginning]:
-        """The beginnings that could change which ``k`` words are the best, or their probabilities.
+    def wanted(self) -> list[Beginning]:
+        """The beginnings that could change which words are the ``k`` best, or their probabilities.
 
         At first only those are looked at that have a share of note in that, then all.
         """
-        least = self._least(k)
+        least = self._least()
         if not least:
             return [each for same in self.opened.values() for each in same]
-        spellings = set(self._of_known_words(k, least))
+        spellings = set(self._of_known_words(least))
         for floor in (least / NEGLIGIBLE, 0.0):
             for spelling, same in self.opened.items():
                 mass = sum(each.probability for each in same)
@@ -116,20 +119,20 @@ class WordSearch:
                 break
         return [each for spelling in spellings for each in self.opened[spelling]]
 
-    def _of_known_words(self, k: int, least: float) -> Iterator[bytes]:
+    def _of_known_words(self, least: float) -> Iterator[bytes]:
         """The beginnings that words have which were found, and may still gain by."""
         ranked = sorted(self.words.items(), key=lambda word: -word[1])
         for place, (word, probability) in enumerate(ranked):
             gain = self._gain(word)
-            enough = self.budget.tolerance * probability if place < k else least - probability
+            enough = self.budget.tolerance * probability if place < self.k else least - probability
             if gain > max(enough, 0.0):
                 yield from self._before(word)
 
-    def _least(self, k: int) -> float:
+    def _least(self) -> float:
         """What a word must have to be wanted; 0: anything, as there are not so many yet."""
-        best = nlargest(k, self.words.values())
+        best = nlargest(self.k, self.words.values())
         share = self.budget.share * best[0] if best else 0.0
-        return max(best[-1], share) if len(best) == k else share
+        return max(best[-1], share) if len(best) == self.k else share
 
     def _before(self, spelling: bytes) -> Iterator[bytes]:
         """The beginnings that were not expanded yet of what is spelled so, itself included."""
@@ -149,12 +152,10 @@ class WordSearch:
             if word.startswith(spelling)
         )
 
-    def _expand(self, chosen: list[Beginning], k: int) -> None:
-        """Read what may follow some beginnings, all of so many tokens."""
+    def expand(self, chosen: list[Beginning], after: Tensor) -> None:
+        """Learn what may follow some beginnings: ``after`` [rows, pieces] are probabilities."""
         read, pieces = self.read, self.read.pieces
-        read.restart(len(chosen))
-        tokens = torch.tensor([beginning.tokens for beginning in chosen])
-        after = read.decoder.advance(tokens).double().exp()  # [rows, pieces]
+        self.expanded += len(chosen)
         ends = after[:, pieces.begins].sum(1) + after[:, read.vocabulary.eot]
         for beginning, ended in zip(chosen, ends.tolist(), strict=True):
             if is_word(beginning.spelling) and beginning.spelling.startswith(self.begun):
@@ -163,7 +164,7 @@ class WordSearch:
             same.remove(beginning)
             if not same:
                 del self.opened[beginning.spelling]
-        self._open(chosen, after, pieces.continues, self._least(k) / NEGLIGIBLE)
+        self._open(chosen, after, pieces.continues, self._least() / NEGLIGIBLE)
 
     def _open(
         self, beginnings: list[Beginning], after: Tensor, which: Tensor, negligible: float
@@ -211,6 +212,22 @@ def _floors(joint: Tensor, floor: float, width: int) -> Tensor:
     if len(crowded):
         floors[crowded] = joint[crowded].topk(width, 1).values[:, -1]
     return floors
+
+
+def search(searches: Sequence[WordSearch]) -> None:
+    """Search until all have found their words, or time is up; what they read is read together."""
+    left = list(searches)
+    while left:
+        chosen = [(each, found) for each in left if (found := each.choose(len(left)))]
+        left = [each for each, _ in chosen]
+        by_width = defaultdict(list)
+        for each, found in chosen:
+            by_width[len(found[0].tokens)].append((each, found))
+        for alike in by_width.values():
+            tokens = [torch.tensor([one.tokens for one in found]) for _, found in alike]
+            read = peek([each.read for each, _ in alike], tokens)
+            for (each, found), after in zip(alike, read, strict=True):
+                each.expand(found, after.double().exp())
 
 
 def is_word(spelling: bytes) -> bool:

@@ -49,6 +49,21 @@ class MixedDecoder:
         self._tokens = torch.cat([self._tokens, tokens], 1)
         return self.speaker.speak(self._tokens, self.user, of_model)
 
+    @staticmethod
+    def peek(decoders: Sequence["MixedDecoder"], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """As ``Decoder.peek``: all are read as one batch, under each set of weights."""
+        speaker, users = decoders[0].speaker, np.array([decoder.user for decoder in decoders])
+        of_model = []  # by set of weights, then by decoder
+        for number, weights in enumerate(speaker.mixed):
+            with weights.in_use(users):
+                inner = [decoder._decoders[number] for decoder in decoders]
+                of_model.append(Decoder.peek(inner, tokens))
+        found = []
+        for place, (decoder, further) in enumerate(zip(decoders, tokens, strict=True)):
+            texts = torch.cat([decoder._tokens.expand(len(further), -1), further], 1)
+            found.append(speaker.speak(texts, decoder.user, [each[place] for each in of_model]))
+        return found
+
     def keep(self, rows: Sequence[int] | Tensor) -> None:
         """Keep these rows, in this order; one that is named twice is copied."""
         self._tokens = self._tokens[torch.as_tensor(rows, dtype=torch.int64)]

@@ -3,7 +3,7 @@
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -98,6 +98,14 @@ class ReadPrompt:
         self.decoder.rewind(len(self.tokens))
         self.decoder.keep([0] * rows)
         return self.log_probs.expand(rows, -1)
+
+
+def peek(prompts: Sequence[ReadPrompt], tokens: Sequence[Tensor]) -> list[Tensor]:
+    """Log-probabilities after further ``tokens`` of each prompt, ``[rows, n]`` with one n for all.
+
+    They are read together; the prompts stay as they are.
+    """
+    return prompts[0].decoder.peek([prompt.decoder for prompt in prompts], tokens)  # type: ignore[misc]
 
 
 def classify(vocabulary: Vocabulary) -> Pieces:

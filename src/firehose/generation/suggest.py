@@ -1,10 +1,11 @@
 """The most probable next words of a user: exact, or the best that a moment allows."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from firehose.errors import FirehoseError
-from firehose.generation.lookahead import EXACT, Budget, WordSearch
+from firehose.generation.lookahead import EXACT, Budget, WordSearch, search
 from firehose.generation.prompt import ReadPrompt
 from firehose.models.store import Trained
 
@@ -48,10 +49,20 @@ def suggest(
     _refuse_none(k)
     with trained.in_use(user):
         read = ReadPrompt(trained, prompt, user, may_be_empty=begun is not None)
-        search = WordSearch(read, _spelled(begun), EXACT)
-        search.run(k)
-    found = search.best(k)
-    return [Suggestion(each.spelling[1:].decode() or END, each.probability) for each in found]
+        found = WordSearch(read, k, _spelled(begun), EXACT)
+        search([found])
+    return [
+        Suggestion(each.spelling[1:].decode() or END, each.probability) for each in found.best()
+    ]
+
+
+class Asked(NamedTuple):
+    """A question for the most probable words after a prompt, of which one may be begun."""
+
+    prompt: str
+    user: str | None
+    k: int
+    begun: str = ""
 
 
 class Suggester:
@@ -70,22 +81,43 @@ class Suggester:
         self, prompt: str, user: str | None, k: int, begun: str = "", budget: Budget = QUICK
     ) -> list[Guess]:
         """The ``k`` most probable words that begin so, as far as the budget allows to tell."""
-        _refuse_none(k)
-        number = self.trained.number(user)
-        with self.trained.in_use(user):
-            read = self._read.pop(number, None)
-            if read is None:
-                read = ReadPrompt(self.trained, prompt, user, may_be_empty=True)
-            else:
-                read.change(prompt)
-            search = WordSearch(read, _spelled(begun), budget)
-            search.run(k)
-            read.restart(1)
-        self._read[number] = read
+        (found,) = self.suggest_all([Asked(prompt, user, k, begun)], budget)
+        if isinstance(found, FirehoseError):
+            raise found
+        return found
+
+    def suggest_all(
+        self, questions: Sequence[Asked], budget: Budget = QUICK
+    ) -> list[list[Guess] | FirehoseError]:
+        """The answers to several questions, which are searched for together; or what is wrong."""
+        made: list[WordSearch | FirehoseError] = []
+        with self.trained.in_use(*(asked.user for asked in questions)):
+            for asked in questions:
+                try:
+                    made.append(self._begin(asked, budget))
+                except FirehoseError as error:
+                    made.append(error)
+            search([each for each in made if isinstance(each, WordSearch)])
+        for asked, each in zip(questions, made, strict=True):
+            if isinstance(each, WordSearch):
+                self._read[self.trained.number(asked.user)] = each.read
         while len(self._read) > self.remembered:
             self._read.popitem(last=False)
-        found = search.best(k)
-        return [Guess(each.spelling[1:].decode() or END, *each[1:]) for each in found]
+        return [_guesses(each) if isinstance(each, WordSearch) else each for each in made]
+
+    def _begin(self, asked: Asked, budget: Budget) -> WordSearch:
+        """Read a prompt, or what is new in it; who asks twice at a time has it read once more."""
+        _refuse_none(asked.k)
+        read = self._read.pop(self.trained.number(asked.user), None)
+        if read is None:
+            read = ReadPrompt(self.trained, asked.prompt, asked.user, may_be_empty=True)
+        else:
+            read.change(asked.prompt)
+        return WordSearch(read, asked.k, _spelled(asked.begun), budget)
+
+
+def _guesses(search: WordSearch) -> list[Guess]:
+    return [Guess(each.spelling[1:].decode() or END, *each[1:]) for each in search.best()]
 
 
 def _spelled(begun: str | None) -> bytes:

@@ -130,17 +130,18 @@ def attend(qkv: Tensor, relative_keys: Tensor, biases: Tensor, grid: Grid, drop:
 
 
 def attend_rows(
-    qkv: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor
+    qkv: Tensor, relative_keys: Tensor, biases: Tensor, past: Tensor, gaps: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """As ``attend``, for texts of one length that go on: without padding, dropout and gradients.
 
     ``qkv`` is [texts, width, 3 · heads · d]; ``past`` [2, heads, texts, seen, d] are keys and
-    values of the tokens that were read before these. Returns the outputs, [texts · width,
-    heads · d], and the keys and values of these tokens, [2, heads, texts, width, d].
+    values of the tokens that were read before these. Where a text has read less than others, its
+    ``gaps`` [texts, seen] are −∞ before its first token, and 0 from there on. Returns the outputs,
+    [texts · width, heads · d], and the keys and values of these, [2, heads, texts, width, d].
     """
     _, heads, texts, _, d = past.shape
     block = qkv.view(texts, -1, 3, heads, d).permute(2, 3, 0, 1, 4).contiguous()
-    group = _attend_group(block, relative_keys, biases, past)
+    group = _attend_group(block, relative_keys, biases, past, gaps=gaps)
     found = group.weights.bmm(group.value).view(heads, texts, -1, d)
     return found.permute(1, 2, 0, 3).reshape(-1, heads * d), block[1:]
 
@@ -234,6 +235,7 @@ def _attend_group(
     past: Tensor | None,
     drop: Dropout | None = None,
     share: Share | None = None,
+    gaps: Tensor | None = None,
 ) -> _GroupAttention:
     """The attention weights of a group, from ``block`` [3, heads, posts, width, d] and a past."""
     query = block[0]  # [heads, posts, width, d]
@@ -245,6 +247,8 @@ def _attend_group(
     by_distance = position.view(heads, posts * width, d).bmm(relative_keys[..., -keys:])
     scores = content.view(n, width, d).bmm(key.transpose(1, 2))  # [n, width, keys]
     scores += _shift(by_distance.view(n, width, keys))
+    if gaps is not None:
+        scores.view(heads, posts, width, keys)[..., : gaps.shape[1]] += gaps[:, None]
     later = scores.new_full((width, keys), float("-inf")).triu_(1 + keys - width)
     weights = torch.add(later, scores, alpha=d**-0.5).softmax(-1)
     mask = None

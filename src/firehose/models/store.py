@@ -101,10 +101,10 @@ class Trained:
         """Whether a user has a vector; texts of others are those of the population."""
         return self.number(user) != NOBODY
 
-    def in_use(self, user: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG002
+    def in_use(self, *users: str | None) -> AbstractContextManager[None]:  # noqa: ARG002
         """Let the model have the weights inside that people see, if others learn.
 
-        ``user`` is the only one who is looked at; None: anybody.
+        ``users`` are the only ones who are looked at; without any, all are.
         """
         return nullcontext()
 

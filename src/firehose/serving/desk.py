@@ -1,10 +1,12 @@
-"""What answers questions: one whole snapshot of the model at a time, and one question at a time."""
+"""What answers questions: one whole snapshot of the model at a time, in one thread."""
 
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -16,7 +18,7 @@ from firehose.game.live import Trained, load
 from firehose.generation.generate import Text, generate
 from firehose.generation.lookahead import Budget
 from firehose.generation.sampling import Sampling
-from firehose.generation.suggest import END, QUICK, Guess, Suggester
+from firehose.generation.suggest import END, QUICK, Asked, Guess, Suggester
 from firehose.progress import say
 from firehose.serving.inbox import FILE, LIMIT, Inbox
 from firehose.serving.people import Book
@@ -26,6 +28,7 @@ from firehose.serving.state import checkpoints_of, read_card_of
 Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between two looks for a newer snapshot
 MOST_WAITING = 64  # questions
+TOGETHER = 8  # of them that are answered together, if they are for suggestions
 SPARE = 4  # words more than asked for, as some may be kept back
 
 
@@ -54,7 +57,8 @@ class Desk:
     """Answers from the newest snapshot; a newer one takes its place between two answers.
 
     A model that is read by two threads at once would be slower, and some exchange their weights
-    while they are read: there is one thread, and those who ask wait for it.
+    while they are read: there is one thread, and those who ask wait for it. Who waits for
+    suggestions is answered together with others who do.
     """
 
     def __init__(
@@ -69,7 +73,8 @@ class Desk:
         self._failed: int | None = None  # the last that could not be taken up
         self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1, "answers")
-        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._places = threading.BoundedSemaphore(MOST_WAITING)
+        self._asking = deque[tuple[Asked, Future[list[Guess]]]]()  # for suggestions
         self._asked, self._counting = 0, threading.Lock()  # questions that are not answered yet
         self.ending = threading.Event()  # set when nobody is to be kept waiting any more
         self._ended = threading.Event()
@@ -121,29 +126,53 @@ class Desk:
 
     def ask(self, question: Callable[[Served], Answer]) -> Answer:
         """The answer to a question to the model; raises BusyError, or what the question raises."""
-        if not self._waiting.acquire(blocking=False):
-            raise BusyError("Too many questions are waiting; try again in a moment.")
-        try:
-            self._count(1)
-            answer: Future[Answer] = self._thread.submit(self._answer, question)
+        with self._in_line():
+            answer: Future[Answer] = self._thread.submit(lambda: question(self._model()))
             return answer.result()
+
+    @contextmanager
+    def _in_line(self) -> Iterator[None]:
+        """Wait for an answer inside; raises BusyError where too many do."""
+        if not self._places.acquire(blocking=False):
+            raise BusyError("Too many questions are waiting; try again in a moment.")
+        self._count(1)
+        try:
+            yield
         finally:
             self._count(-1)
-            self._waiting.release()
+            self._places.release()
 
     def _count(self, change: int) -> None:
         with self._counting:
             self._asked += change
 
-    def _share_of_time(self) -> Budget:
-        """The budget of a suggestion: its time is shared by all who wait for an answer."""
-        seconds = self.budget.seconds
-        return self.budget._replace(seconds=seconds and seconds / max(self._asked, 1))
-
-    def _answer(self, question: Callable[[Served], Answer]) -> Answer:
+    def _model(self) -> Served:
         if self.served is None:
             raise BusyError("The model is being loaded; try again in a moment.")
-        return question(self.served)
+        return self.served
+
+    def _suggest_together(self) -> None:
+        """Answer those who wait for suggestions, several at a time; it may be that none does.
+
+        The time for that is shared by all who wait for an answer, in turns of so many.
+        """
+        together = [self._asking.popleft() for _ in range(min(TOGETHER, len(self._asking)))]
+        if not together:
+            return
+        questions, answers = zip(*together, strict=True)
+        turns, seconds = max(self._asked / TOGETHER, 1.0), self.budget.seconds
+        budget = self.budget._replace(seconds=seconds and seconds / turns)
+        try:
+            found = self._model().suggester.suggest_all(questions, budget)
+        except Exception as error:
+            for answer in answers:
+                answer.set_exception(error)
+            return
+        for answer, each in zip(answers, found, strict=True):
+            if isinstance(each, FirehoseError):
+                answer.set_exception(each)
+            else:
+                answer.set_result(each)
 
     def suggest(self, text: str, user: str | None, k: int) -> list[Guess]:
         """The most probable next words; where a word is begun at the end, its completions.
@@ -153,8 +182,11 @@ class Desk:
         context, _, begun = text.rpartition(" ")
         if "\n" in begun or "\t" in begun:
             context, begun = text, ""
-        asked = (context, user, k + SPARE, begun)
-        found = self.ask(lambda served: served.suggester.suggest(*asked, self._share_of_time()))
+        answer = Future[list[Guess]]()
+        with self._in_line():
+            self._asking.append((Asked(context, user, k + SPARE, begun), answer))
+            self._thread.submit(self._suggest_together)
+            found = answer.result()
         told = (each for each in found if not self.keeps_back(each.word, user))
         return list(islice(told, k))
 
@@ -196,9 +228,7 @@ class Desk:
 
     def refuse_unreadable(self, post: Post) -> None:
         """Raise FirehoseError for a post that could not be learned from."""
-        if self.served is None:
-            raise BusyError("The model is being loaded; try again in a moment.")
-        self.served.trained.encoder.prompt(post.text)
+        self._model().trained.encoder.prompt(post.text)
 
     def _has_trace(self, user: str) -> bool:
         """Whether anything here may be a user's; somebody who is being forgotten still has some."""
