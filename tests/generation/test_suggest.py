@@ -180,14 +180,14 @@ def test_several_who_ask_together_are_told_what_each_is_told_alone() -> None:
 
 def test_searches_share_the_time_there_is() -> None:
     read = ReadPrompt(trained(), PROMPT, None)
-    read.seconds = 1e6
-    search = WordSearch(read, 3, budget=Budget(seconds=1.24e6, rows=64))
-    assert len(search.choose()) == 4  # all there are: the first expansion is made in any case
+    read.seconds = 1.0
+    search = WordSearch(read, 3, budget=Budget(rows=64))
+    assert len(search.choose(-1.0)) == 4  # all there are: the first expansion is made in any case
+    assert len(search.choose(-1.0, sharing=100)) == 1
     search.expanded = 1
-    assert len(search.choose()) == 3  # 16 more take as long as one
-    assert len(search.choose(sharing=2)) == 1
-    read.seconds = 1e7
-    assert not search.choose()  # there is no time for another
+    assert len(search.choose(1.24)) == 3  # 16 more take as long as one
+    assert len(search.choose(1.24, sharing=2)) == 1
+    assert not search.choose(0.9)  # there is no time for another
 
 
 def test_a_flat_model_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

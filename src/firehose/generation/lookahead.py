@@ -22,7 +22,7 @@ class Budget(NamedTuple):
     """When a search ends that could go on."""
 
     most: int = MOST  # beginnings that are expanded
-    seconds: float | None = None  # None: as long as it takes
+    seconds: float | None = None  # with the reading of the prompt; None: as long as it takes
     tolerance: float = 0.0  # how much a word's probability may still gain, as a share of it
     width: int | None = None  # the most beginnings that come of one; None: all that are probable
     share: float = 0.0  # words are not looked for that have less than this share of the best one's
@@ -60,7 +60,7 @@ class WordSearch:
         self, read: ReadPrompt, k: int, begun: bytes = b"", budget: Budget = EXACT
     ) -> None:
         self.read, self.k, self.begun, self.budget = read, k, begun, budget
-        self.begun_at, self.expanded = time.monotonic(), 0
+        self.expanded = 0
         first = read.log_probs[0].double().exp()  # [pieces]
         self.words = defaultdict[bytes, float](float)  # at least so probable
         if not begun:
@@ -70,29 +70,28 @@ class WordSearch:
         root = Beginning(1.0, (), b"")
         self._open([root], first[None], read.pieces.begins, 0.0)
 
-    def choose(self, sharing: int = 1) -> list[Beginning]:
+    def choose(self, seconds: float | None = None, sharing: int = 1) -> list[Beginning]:
         """The beginnings to expand next, all of so many tokens; none: the search is over.
 
-        ``sharing`` is how many searches there are at the same time.
+        ``seconds`` are left, and so many searches share them.
         """
-        rows = min(self._affordable() // sharing, self.budget.most - self.expanded)
+        rows = min(self._affordable(seconds, sharing), self.budget.most - self.expanded)
         wanted = self.wanted() if rows else []
         length = len(max(wanted).tokens) if wanted else 0  # the decoder's rows are of one length
         return nlargest(rows, (each for each in wanted if len(each.tokens) == length))
 
-    def _affordable(self) -> int:
-        """How many beginnings there is still time to expand.
+    def _affordable(self, seconds: float | None, sharing: int) -> int:
+        """How many beginnings can be expanded in so many seconds, which are shared.
 
         A row takes little longer than none, where the weights of a large model have to be fetched
         for it: the time that the prompt took tells. Without any expansion there is no answer, so
         the first one is made in any case.
         """
-        rows, seconds = self.budget.rows, self.budget.seconds
-        if seconds is None:
-            return rows
-        left = seconds - (time.monotonic() - self.begun_at)
-        more = ALIKE * (left / self.read.seconds - 1)
-        return int(min(max(more, 0 if self.expanded else FEWEST), rows))
+        rows: float = self.budget.rows
+        if seconds is not None:
+            more = ALIKE * (seconds / self.read.seconds - 1)
+            rows = min(max(more, 0 if self.expanded else FEWEST), rows)
+        return max(int(rows / sharing), 0 if self.expanded else 1)
 
     def best(self) -> list[Found]:
         """The best words so far, the most probable first."""
@@ -214,11 +213,15 @@ def _floors(joint: Tensor, floor: float, width: int) -> Tensor:
     return floors
 
 
-def search(searches: Sequence[WordSearch]) -> None:
-    """Search until all have found their words, or time is up; what they read is read together."""
+def search(searches: Sequence[WordSearch], until: float | None = None) -> None:
+    """Search until all have found their words, or time is up; what they read is read together.
+
+    ``until`` is a moment of ``time.monotonic``.
+    """
     left = list(searches)
     while left:
-        chosen = [(each, found) for each in left if (found := each.choose(len(left)))]
+        seconds = None if until is None else until - time.monotonic()
+        chosen = [(each, found) for each in left if (found := each.choose(seconds, len(left)))]
         left = [each for each, _ in chosen]
         by_width = defaultdict(list)
         for each, found in chosen:

@@ -1,5 +1,6 @@
 """The most probable next words of a user: exact, or the best that a moment allows."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from firehose.generation.prompt import ReadPrompt
 from firehose.models.store import Trained
 
 END = "<EOT>"  # how the end of the post is shown among suggestions
-QUICK = Budget(most=128, seconds=0.05, tolerance=0.1, width=128, share=0.003, rows=32)
+QUICK = Budget(most=128, seconds=0.06, tolerance=0.1, width=128, share=0.003, rows=32)
 
 
 class Suggestion(NamedTuple):
@@ -90,6 +91,7 @@ class Suggester:
         self, questions: Sequence[Asked], budget: Budget = QUICK
     ) -> list[list[Guess] | FirehoseError]:
         """The answers to several questions, which are searched for together; or what is wrong."""
+        until = None if budget.seconds is None else time.monotonic() + budget.seconds
         made: list[WordSearch | FirehoseError] = []
         with self.trained.in_use(*(asked.user for asked in questions)):
             for asked in questions:
@@ -97,7 +99,7 @@ class Suggester:
                     made.append(self._begin(asked, budget))
                 except FirehoseError as error:
                     made.append(error)
-            search([each for each in made if isinstance(each, WordSearch)])
+            search([each for each in made if isinstance(each, WordSearch)], until)
         for asked, each in zip(questions, made, strict=True):
             if isinstance(each, WordSearch):
                 self._read[self.trained.number(asked.user)] = each.read
