@@ -185,8 +185,8 @@ def test_searches_share_the_time_there_is() -> None:
     assert len(search.choose(-1.0)) == 4  # all there are: the first expansion is made in any case
     assert len(search.choose(-1.0, sharing=100)) == 1
     search.expanded = 1
-    assert len(search.choose(1.24)) == 3  # 16 more take as long as one
-    assert len(search.choose(1.24, sharing=2)) == 1
+    assert len(search.choose(1.4)) == 3  # 8 more take as long as one
+    assert len(search.choose(1.4, sharing=2)) == 1
     assert not search.choose(0.9)  # there is no time for another
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from firehose.models.attention import attend_rows
+from firehose.models.linear import linear
 from firehose.models.personal import Personal, evaluating
 from firehose.models.transformer_xl import Attention, sinusoids
 from firehose.models.users import NOBODY
@@ -153,5 +154,5 @@ def _read(
             hidden = shared.feed_forward[layer](hidden)
             hidden = model.adapt(layer + 1, hidden, users, owner)
     last = hidden.view(rows, width, -1)[:, -1]  # [rows, d_model]
-    logits = torch.addmm(shared.output_bias, last, shared.embedding.T)
+    logits = linear(last, shared.embedding, shared.output_bias)
     return logits.log_softmax(-1).cpu(), new

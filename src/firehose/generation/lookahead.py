@@ -13,7 +13,7 @@ from firehose.generation.prompt import ROWS, ReadPrompt, peek
 
 LEAST = 1e-7  # a beginning of a word that is less probable is dropped
 MOST = 512  # beginnings of words that are expanded for one suggestion
-ALIKE = 16  # rows that take as long together as the first one alone
+ALIKE = 8  # rows that take as long as the first one alone
 FEWEST = 8  # beginnings that are expanded first
 NEGLIGIBLE = 64.0  # a beginning so many times less probable than the last word that is wanted
 

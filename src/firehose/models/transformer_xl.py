@@ -14,6 +14,7 @@ from torch.nn import functional
 from firehose.config import Section
 from firehose.models.attention import Grid, attend
 from firehose.models.dropout import Dropout, Random
+from firehose.models.linear import Linear
 
 # Changes hidden vectors [tokens, d_model] before the first layer (0) and after each (1, 2, …).
 Adapt = Callable[[int, Tensor], Tensor]
@@ -37,9 +38,9 @@ class Attention(nn.Module):
         super().__init__()
         self.shape = shape
         inner = shape.heads * shape.d_head
-        self.queries_keys_values = nn.Linear(shape.d_model, 3 * inner, bias=False)
-        self.positions = nn.Linear(shape.d_model, inner, bias=False)
-        self.out = nn.Linear(inner, shape.d_model, bias=False)
+        self.queries_keys_values = Linear(shape.d_model, 3 * inner, bias=False)
+        self.positions = Linear(shape.d_model, inner, bias=False)
+        self.out = Linear(inner, shape.d_model, bias=False)
         self.norm = nn.LayerNorm(shape.d_model)
         self.drop = Dropout(shape.dropout, random)
 
@@ -58,8 +59,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, shape: Shape, random: Random) -> None:
         super().__init__()
-        self.up = nn.Linear(shape.d_model, shape.d_inner)
-        self.down = nn.Linear(shape.d_inner, shape.d_model)
+        self.up = Linear(shape.d_model, shape.d_inner)
+        self.down = Linear(shape.d_inner, shape.d_model)
         self.norm = nn.LayerNorm(shape.d_model)
         self.drop = Dropout(shape.dropout, random)
 
