@@ -55,9 +55,9 @@ class Gate:
 
         It is the same whether or not it is said which ``post`` a place is in.
         """
-        weights = self.weights(evidence).double()
-        probability = torch.from_numpy(evidence.probability).double()
-        mixed: NDArray[np.float64] = torch.einsum("po,opm->pm", weights, probability).numpy()
+        weights, probability = self.weights(evidence), torch.from_numpy(evidence.probability)
+        said = torch.bmm(weights[:, None], probability.transpose(0, 1))[:, 0]
+        mixed: NDArray[np.float64] = said.double().numpy()
         return mixed
 
     def learn(

@@ -238,18 +238,19 @@ class _Told:
         A mixture of the two is what absolute discounting makes of counts. ``count`` is [opinions,
         places, pieces], the others [opinions, places].
         """
-        self._share(count, total)
+        often = count.astype(np.float32)
+        self._share(often, total)
         if again:
-            self._share(np.maximum(count - 1, 0), total - different)
+            self._share(np.maximum(often - 1, 0), total - different)
         self.features += [
             _log(total) / 4,
             _log(different) / 3,
             different / np.maximum(total, 1).astype(np.float32),
         ]
 
-    def _share(self, count: NDArray[np.int64], total: NDArray[np.int64]) -> None:
+    def _share(self, count: NDArray[np.float32], total: NDArray[np.int64]) -> None:
         whole = np.maximum(total, 1).astype(np.float32)
-        self.probability.append(count.astype(np.float32) / whole[:, :, None])
+        self.probability.append(count / whole[:, :, None])
         self.speaks.append(total > 0)
 
     def newest(self, piece: NDArray[np.int64], age: NDArray[np.int64]) -> None:
