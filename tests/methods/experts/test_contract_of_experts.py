@@ -65,6 +65,17 @@ def test_what_weights_depend_on_does_not_depend_on_the_pieces_asked_for(kind: st
 
 
 @every_kind
+def test_only_candidates_are_possible(kind: str) -> None:
+    expert, batches = make(kind), stream(8)
+    for batch in batches[:6]:
+        expert.learn(batch)
+    for batch in batches:
+        possible = (ask(expert, batch).probability > 0).any(0)
+        candidates = expert.candidates(Contexts.of(batch, expert.reach), PIECES)
+        assert candidates.shape == possible.shape and (candidates >= possible).all()
+
+
+@every_kind
 def test_it_goes_on_from_its_state_to_the_same_bits(kind: str) -> None:
     whole, resumed, batches = make(kind), make(kind), stream(8)
     for batch in batches[:4]:

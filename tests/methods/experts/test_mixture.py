@@ -61,6 +61,30 @@ def test_it_sums_to_1_over_all_pieces(weighing: str) -> None:
 
 
 @every_weighing
+@pytest.mark.parametrize("weight_sets", [0, 1])
+def test_what_is_said_of_all_pieces_is_what_is_said_of_each(
+    weighing: str, weight_sets: int
+) -> None:
+    mixed = mixture(weighing=weighing, weight_sets=weight_sets)
+    for batch in stream(4):
+        mixed.pay(batch)
+        mixed.learn(batch)
+    tokens = stream(1)[0].tokens[:4].astype(np.int64)
+    texts = np.stack([tokens, tokens[[0, 2, 1, 3]], tokens[[0, 3, 3, 3]]])
+    drawn = torch.randn(3, PIECES, generator=torch.Generator().manual_seed(0)).double()
+    logs = drawn.log_softmax(1)
+    said = mixed.speak(torch.from_numpy(texts), 1, [logs] * weight_sets)
+    contexts = Contexts.of_rows(texts, 1, mixed.reach)
+    sure, entropy = logs.amax(1).numpy(), -(logs.exp() * logs).sum(1).numpy()
+    of_model = np.array([logs.exp().numpy()] * weight_sets).reshape(weight_sets, 3, PIECES)
+    every = np.tile(np.arange(PIECES), (3, 1))
+    outlooks = [Outlook(sure, sure, entropy)] * weight_sets
+    expected = mixed.gate.mix(mixed.gather(contexts, every, outlooks, of_model))
+    assert said.exp().numpy() == pytest.approx(expected, rel=1e-5)
+    assert mixed.experts[0].candidates(contexts, PIECES).any()
+
+
+@every_weighing
 def test_paying_changes_nothing_and_the_order_of_posts_does_not_matter(weighing: str) -> None:
     mixed = mixture(weighing=weighing)
     *batches, last = stream(6)

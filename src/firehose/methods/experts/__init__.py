@@ -56,6 +56,13 @@ class Expert(Plugin):
         """
         raise NotImplementedError
 
+    def candidates(self, contexts: Contexts, pieces: int) -> NDArray[np.bool_]:
+        """Which of all pieces it may find possible at each place, ``[places, pieces]``.
+
+        Of the others it is not asked; where these are many, a text is written faster.
+        """
+        return np.ones((len(contexts), pieces), bool)
+
     def learn(self, batch: Batch) -> None:
         """Remember posts that were paid for."""
         raise NotImplementedError

@@ -59,6 +59,11 @@ class Counts:
         keys = contexts.keys(self.orders)[1:]
         return Seen(*_look(self._tables(), keys, contexts.depth, pieces))
 
+    def mark(self, contexts: Contexts, found: NDArray[np.bool_]) -> None:
+        """Set ``found`` [places, pieces] for all pieces that followed these contexts."""
+        keys = contexts.keys(self.orders)[1:]
+        _mark_followers(self._tables(), keys, contexts.depth, found)
+
     def add(self, contexts: Contexts, pieces: NDArray[np.int64]) -> None:
         """Count the pieces that followed these contexts, one at each place."""
         self._count(contexts, pieces, 1)
@@ -209,3 +214,24 @@ def _look(
                 if not left:
                     break  # all that followed was found
     return counts, totals, different
+
+
+@compiled
+def _mark_followers(tables: Tables, keys: Keys, depth: Numbers, found: NDArray[np.bool_]) -> None:
+    """Set ``found`` for the pieces that followed."""
+    pairs, users, marks, contexts, total = tables
+    orders, places = keys.shape
+    for order in range(orders):
+        for place in range(places):
+            slot, is_known = locate(contexts, keys[order, place])
+            if depth[place] <= order or not is_known or not total[slot]:
+                continue
+            left = _number(contexts, slot)
+            for piece in range(found.shape[1]):
+                key = mix_one(keys[order, place], np.uint64(piece))
+                slot, is_known = locate(pairs, key)
+                if is_known and _told(pairs, users, marks, slot):
+                    found[place, piece] = True
+                    left -= 1
+                if not left:
+                    break  # all that followed was found

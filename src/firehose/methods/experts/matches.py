@@ -115,6 +115,37 @@ def _look_back(
     return counts, total, different, newest, age, longest
 
 
+def mark_matches(
+    chain: Chain, posts: Posts, contexts: Contexts, most: int, found: NDArray[np.bool_]
+) -> None:
+    """Set ``found`` [places, pieces] for what followed the matches that ``look_back`` looks at."""
+    levels = np.zeros(len(contexts.before) + 1, np.int64)
+    wanted = (contexts.before, contexts.depth, contexts.user)
+    _mark_matches(
+        chain.links(), (posts.tokens, posts.owner, posts.size), wanted, levels, most, found
+    )
+
+
+@compiled
+def _mark_matches(
+    links: Links,
+    kept: Kept,
+    wanted: Wanted,
+    levels: Levels,
+    most: int,
+    found: NDArray[np.bool_],
+) -> None:
+    places = len(found)
+    walked = np.empty((min(AT_ONCE, places), most), np.int64)
+    room = (np.empty((3, most), np.int64), np.empty(most, np.int64), np.zeros(2, np.int64))
+    for place in range(places):
+        if place % AT_ONCE == 0:
+            walk(links, wanted, place, walked)
+        count, _ = _match(links, kept, wanted, levels, place, walked[place % AT_ONCE], room)
+        for match in range(count):
+            found[place, room[0][2, match]] = True
+
+
 @compiled
 def _match(
     links: Links,

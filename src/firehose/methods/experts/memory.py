@@ -5,7 +5,7 @@ newest first; a user's own posts are found by contexts from one piece on. It is 
 keeps, and keeps no more than it may.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from firehose.methods.experts import Evidence, Expert
 from firehose.methods.experts.chain import Chain
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.counts import Counts
-from firehose.methods.experts.matches import look_back
+from firehose.methods.experts.matches import look_back, mark_matches
 from firehose.methods.experts.posts import Posts
 from firehose.methods.step import Setup
 from firehose.plugins import Choice
@@ -83,22 +83,32 @@ class Memory(Expert):
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Evidence:
         """What followed the same contexts before."""
         told = _Told(pieces)
-        heard_counts, heard_longer = self.heard
-        for counts in heard_counts:
+        for counts in self.heard[0]:
             seen = counts.look(contexts, pieces)
             for order in range(COUNTED):
                 one = slice(order, order + 1)
                 told.counts(seen.counts[one], seen.total[one], seen.different[one], again=True)
-        limits = self.settings
-        for chain, lengths, most, min_users in (
-            *((chain, LONGER, limits.matches, limits.min_users) for chain in heard_longer),
-            *((chain, OWN, limits.own_matches, 1) for chain in self.own),
-        ):
+        for chain, most in self._searched():
+            lengths, min_users = (OWN, 1) if chain.by_user else (LONGER, self.settings.min_users)
             found = look_back(chain, self.posts, contexts, pieces, lengths, most, min_users)
             told.counts(found.counts, found.total, found.different, again=chain.by_user)
             told.newest(found.newest, found.age)
             told.features.append(found.longest[None] / REACH)
         return told.evidence()
+
+    def candidates(self, contexts: Contexts, pieces: int) -> NDArray[np.bool_]:
+        """What followed the same contexts before."""
+        found = np.zeros((len(contexts), pieces), bool)
+        for counts in self.heard[0]:
+            counts.mark(contexts, found)
+        for chain, most in self._searched():
+            mark_matches(chain, self.posts, contexts, most, found)
+        return found
+
+    def _searched(self) -> Iterator[tuple[Chain, int]]:
+        """The chains that are looked at, and how many matches in each."""
+        yield from ((chain, self.settings.matches) for chain in self.heard[1])
+        yield from ((chain, self.settings.own_matches) for chain in self.own)
 
     def learn(self, batch: Batch) -> None:
         """Remember posts, and forget those that have to make room."""

@@ -22,6 +22,7 @@ from firehose.models.personal import SHARE, predicted_places
 from firehose.plugins import Choice
 
 AT_ONCE = 1 << 23  # probabilities that experts are asked for at once when a text is written
+NO_PIECE = -1  # among pieces that are asked for, where there are fewer
 ExpertChoice = Annotated[SerializeAsAny[Choice], BeforeValidator(EXPERTS.settings)]
 
 
@@ -155,18 +156,44 @@ class Mixture(Predictor):
 
     def speak(self, tokens: Tensor, user: int, of_model: Sequence[Tensor]) -> Tensor:
         """Log-probabilities of every piece after several texts of a user, ``[texts, pieces]``."""
-        texts, every = tokens.numpy(), np.arange(self.model.pieces)
-        size = max(AT_ONCE // (len(every) * len(self.opinions)), 1)
+        texts = tokens.numpy()
+        size = max(AT_ONCE // (self.model.pieces * len(self.opinions)), 1)
         found = []
         for start in range(0, len(texts), size):
             contexts = Contexts.of_rows(texts[start : start + size], user, self.reach)
             logs = [each[start : start + size].double() for each in of_model]
-            outlooks = [_outlook(each) for each in logs]
-            said = np.array([each.exp().numpy() for each in logs])
-            said = said.reshape(len(logs), len(contexts), len(every))
-            asked = np.tile(every, (len(contexts), 1))
-            found.append(self.gate.mix(self.gather(contexts, asked, outlooks, said)))
+            found.append(self._say(contexts, logs))
         return torch.from_numpy(np.log(np.concatenate(found)))
+
+    def _say(self, contexts: Contexts, logs: Sequence[Tensor]) -> NDArray[np.float64]:
+        """The probability of every piece at some places, ``[places, pieces]``.
+
+        ``logs`` are those of the model's, by set of weights. The experts find most pieces
+        impossible and are not asked of them: there the model's sets and the uniform opinion are
+        all that count. To learn by how much, it is asked what is said of pieces that one opinion
+        alone is sure of.
+        """
+        sets, places, pieces = len(logs), len(contexts), self.model.pieces
+        of_model = np.array([each.exp().numpy() for each in logs]).reshape(sets, places, pieces)
+        possible = np.zeros((places, pieces), bool)
+        for expert in self.experts:
+            possible |= expert.candidates(contexts, pieces)
+        row, piece = possible.nonzero()
+        counts = possible.sum(1)
+        column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        asked = np.full((places, int(counts.max(initial=1))), NO_PIECE)
+        asked[row, column] = piece
+        of_asked = np.take_along_axis(of_model, np.maximum(asked, 0)[None], 2)
+        evidence = self.gather(contexts, asked, [_outlook(each) for each in logs], of_asked)
+        sure = np.zeros((len(evidence.speaks), places, sets + 1), np.float32)
+        sure[-1 - sets :] = np.eye(sets + 1, dtype=np.float32)[:, None]
+        both = np.concatenate([evidence.probability, sure], axis=2)
+        said = self.gate.mix(evidence._replace(probability=both))
+        weights = said[:, asked.shape[1] :]
+        mixed: NDArray[np.float64] = np.einsum("ps,spm->pm", weights[:, :-1], of_model)
+        mixed += weights[:, -1:] / pieces
+        mixed[row, piece] = said[row, column]
+        return mixed
 
     def _look(self, batch: Batch, part: slice) -> Evidence:
         """What all experts say of the pieces that came in some of the posts."""
