@@ -250,8 +250,9 @@ class Corpus:
     @functools.cached_property
     def users(self) -> list[str]:
         """The users' names by index, in the order of their first post."""
-        table = pq.read_table(pa.BufferReader(self._held[USERS]), columns=["user"])
-        return list(table["user"].to_pylist())
+        # In this thread: one of Arrow's that still holds Python's bytes ends the interpreter badly.
+        file = pq.ParquetFile(pa.BufferReader(self._held[USERS]))
+        return list(file.read(["user"], use_threads=False)["user"].to_pylist())
 
 
 def open_corpus(corpus: Corpus | str | Path) -> Corpus:

@@ -134,7 +134,7 @@ def curves(
 def count_axis(axes: Axes, label: str) -> None:
     """The x axis counts: 1K, 2K, …"""
     axes.set_xlabel(label)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, places=2)))
 
 
 @dataclass(frozen=True)
