@@ -1,5 +1,6 @@
 """What a memory of posts takes, in bytes and in time: python benchmarks/memory.py [CORPUS]
 
+With `torchrun --nproc-per-node 2 benchmarks/memory.py`, processes divide it among them.
 Without a corpus the posts are those of a simulated population. Where there are fewer than are to be
 remembered, they come again with other pieces and users.
 """
@@ -21,6 +22,9 @@ from firehose.data.prepare import prepare
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.memory import AT_ONCE, Memory, MemorySettings
 from firehose.methods.step import Setup
+from firehose.models.data_parallel import divided
+from firehose.parallel import group
+from firehose.parallel.joining import joined
 
 POSTS, ROUNDS = 64, 20  # of a round; that are timed, at each size
 SIZES = (10_000, 100_000, 1_000_000)
@@ -34,7 +38,7 @@ def main() -> None:
     parser.add_argument("--posts", type=int, nargs="+", default=SIZES, help="to be remembered")
     parser.add_argument("--min-users", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, joined(shard_users=True):
         measure(Corpus(options.corpus or simulate(Path(folder))), options)
 
 
@@ -85,8 +89,10 @@ def rounds(memory: Memory, posts: Batch) -> tuple[float, float]:
     looks, learns = [], []
     for number in range(min(ROUNDS, len(posts) // POSTS)):
         batch = posts.select(np.arange(number * POSTS, (number + 1) * POSTS))
+        own = divided(batch.lengths - 1, group.size())[group.rank()]
+        part = batch.select(np.arange(own.start, own.stop))
         begin = time.process_time()
-        memory.look(Contexts.of(batch, memory.reach), targets(batch)[:, None])
+        memory.look(Contexts.of(part, memory.reach), targets(part)[:, None])
         between = time.process_time()
         memory.learn(batch)
         looks.append(between - begin)

@@ -131,10 +131,14 @@ def stream(rounds: int = 6, posts: int = 4, seed: int = 0) -> list[Batch]:
     return made
 
 
+def _in_one_place(found: Any) -> Tensor:
+    return found if isinstance(found, Tensor) else torch.from_numpy(np.asarray(found))
+
+
 def stored(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state as a checkpoint gives it back: through a file of tensors and one of JSON."""
     tensors, values = pack(state)
-    whole = {name: each.contiguous() for name, each in tensors.items() if isinstance(each, Tensor)}
+    whole = {name: _in_one_place(each).contiguous() for name, each in tensors.items()}
     file = safetensors.torch.save(whole)
     return unpack(safetensors.torch.load(file), json.loads(json.dumps(values)))
 

@@ -235,7 +235,7 @@ def _rows(counts: dict[str, Any]) -> list[list[tuple[int, ...]]]:
     """All rows of both tables, in order."""
     tables = []
     for table in (counts["pairs"], counts["contexts"]):
-        columns = [table["words"].ravel(), *table.get("columns", {}).values()]
+        columns = [each.ravel() for each in (table["words"], *table["columns"].values())]
         taken = columns[0] != 0
         tables.append(sorted(zip(*(column[taken].tolist() for column in columns), strict=True)))
     return tables

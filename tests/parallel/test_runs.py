@@ -105,7 +105,8 @@ def test_a_game_leaves_the_files_of_one_process(
 def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: Path) -> None:
     learner = tmp_path / "dying.py"
     learner.write_text(DYING, encoding="utf-8")
-    run, chosen = tmp_path / "run", sets(f"play.learner={learner}:Dying")
+    mixed = ("play.predictor=mixture", "play.predictor.weighing=posterior")
+    run, chosen = tmp_path / "run", sets(f"play.learner={learner}:Dying", *mixed)
     often = ("--checkpoint-every", 0, "--shard-users")
     done = firehose("play", small_corpus.path, "--out", run, *chosen, *often, DYING="1")
     assert done.returncode == 1 and not done.stdout
@@ -114,7 +115,7 @@ def test_a_process_that_is_killed_ends_the_run(small_corpus: Corpus, tmp_path: P
     states = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert states == ["state-000000001", "state-000000002"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
-    command = [*torchrun, "-m", "firehose", "resume", str(run)]
+    command = [*torchrun, "-m", "firehose", "resume", str(run), "--shard-users"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "begun with processes 2 (here 3)" in done.stderr and "after round 2" in done.stderr

@@ -53,6 +53,8 @@ SHARDED = [
     "der × online-gd",
     "mixed-replay × averaged",
     "mixed-replay × congrad, pools",
+    "mixed-replay × online-gd, a mixture",
+    "mixed-replay × online-gd, a mixture by a network",
 ]
 Seen = dict[str, NDArray[Any]]
 

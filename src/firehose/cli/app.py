@@ -83,7 +83,7 @@ ShardUsers = Annotated[
     bool,
     Option(
         "--shard-users",
-        help="Let each process keep only its share of the users: vectors, moments, posts.",
+        help="Let each process keep only its share: users' vectors, moments and posts, counts.",
     ),
 ]
 ReuseOlder = Annotated[

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from firehose.optim.rows import RowState, UserIndex, as_tensor, grown
 from firehose.parallel import group
-from firehose.parallel.shards import Shards, Share
+from firehose.parallel.divided import Share
+from firehose.parallel.shards import Shards
 
 NOBODY = -1
 

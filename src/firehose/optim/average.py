@@ -13,7 +13,7 @@ from torch import Tensor
 
 from firehose.optim.rows import RowState, UserRows
 from firehose.optim.rule import Trainable
-from firehose.parallel.shards import Share
+from firehose.parallel.divided import Share
 
 RAMP = 1 / 3  # of the steps so far: no horizon in steps is longer, so that the start fades
 

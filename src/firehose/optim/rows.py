@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firehose.parallel.shards import Shards, Share
+from firehose.parallel.divided import Share
+from firehose.parallel.shards import Shards
 
 
 class UserIndex:

@@ -6,7 +6,7 @@ others hold. What changes a row is computed by every process, so that nothing is
 that holds it keeps it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from firehose.parallel import group
-from firehose.storage.tensors import Blocks
 
-AT_ONCE = 1 << 24  # bytes that the first process asks for at once, when all is to be written
 _is_wanted = False
 
 
@@ -67,7 +65,7 @@ class Shards(NamedTuple):
             return columns
         owner = rows % self.parts
         counts = np.bincount(owner, minlength=self.parts)
-        flat = [_bytes(column) for column in columns]
+        flat = [as_bytes(column) for column in columns]
         sent = np.zeros((counts.max(), sum(each.shape[1] for each in flat)), np.uint8)
         sent[: counts[self.own]] = np.concatenate(flat, axis=1)
         came = group.gather(torch.from_numpy(sent)).numpy()
@@ -78,6 +76,24 @@ class Shards(NamedTuple):
         parts = zip(np.split(packed, edges, axis=1), columns, strict=True)
         return tuple(_from_bytes(part, like) for part, like in parts)
 
+    def join(self, own: NDArray[np.int64]) -> tuple[NDArray[np.int64], slice]:
+        """The rows that each process has, one after another, and which of them are this one's."""
+        if self.parts == 1:
+            return own, slice(len(own))
+        counts = np.zeros(self.parts, np.int64)
+        counts[self.own] = len(own)
+        ends = np.cumsum(self.combine(counts))
+        joined = np.zeros((ends[-1], *own.shape[1:]), np.int64)
+        here = slice(int(ends[self.own]) - len(own), int(ends[self.own]))
+        joined[here] = own
+        return self.combine(joined), here
+
+    def combine(self, values: NDArray[Any]) -> NDArray[Any]:
+        """An array of which each process has some of the numbers, and zeros for all others."""
+        if self.parts > 1:
+            group.add_up(torch.from_numpy(values))
+        return values
+
     def fetch(self, rows: NDArray[np.integer], *held: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """The entries of rows in tables of which this process holds its share."""
         if self.parts == 1:
@@ -86,67 +102,12 @@ class Shards(NamedTuple):
         return self.gather(rows, *(each[places] for each in held))
 
 
-class Share:
-    """What this process holds of an array; the first one can write all of it.
-
-    ``held`` gives the array as it is now.
-    """
-
-    def __init__(self, shards: Shards, held: Callable[[], NDArray[Any] | Tensor]) -> None:
-        self.shards, self._held = shards, held
-        self.number = group.enroll(self) if shards.parts > 1 else 0
-
-    def held(self) -> NDArray[Any]:
-        """The rows that are here."""
-        return np.asarray(self._held())
-
-    def whole(self, rows: int) -> Any:
-        """The first rows of all processes; in pieces, where these are several.
-
-        Pieces can be had by the first process inside ``group.first``.
-        """
-        return self.held()[:rows] if self.shards.parts == 1 else Whole(self, rows)
-
-    def sum(self) -> NDArray[Any]:
-        """The sum over all processes of an array of one row, as ``whole`` has it."""
-        found: NDArray[Any] = np.asarray(self.whole(self.shards.parts)).sum(0)
-        return found
-
-    def bytes_of(self, start: int, stop: int) -> Tensor:
-        """The bytes of the rows here among those from ``start`` to ``stop`` − 1."""
-        part = self.held()[self.shards.room(start) : self.shards.room(stop)]
-        return torch.from_numpy(_bytes(part).reshape(-1))
-
-
-class Whole(Blocks):
-    """All rows of an array that is divided, asked for a block at a time."""
-
-    def __init__(self, share: Share, rows: int) -> None:
-        self.share, like = share, share.held()
-        super().__init__((rows, *like.shape[1:]), like.dtype)
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        rows, shards = self.shape[0], self.share.shards
-        width = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        step = max(AT_ONCE // max(width, 1), 1) * shards.parts
-        for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            each = [Shards(shards.parts, own) for own in range(shards.parts)]
-            sizes = [width * (one.room(stop) - one.room(start)) for one in each]
-            parts = group.ask(self.share.number, start, stop, sizes)
-            block = np.empty((stop - start, *self.shape[1:]), self.dtype)
-            for one, part in zip(each, parts, strict=True):
-                taken = block[one.own :: shards.parts]
-                taken[:] = part.numpy().view(self.dtype).reshape(taken.shape)
-            yield block
-
-
-def _bytes(column: NDArray[Any]) -> NDArray[np.uint8]:
+def as_bytes(column: NDArray[Any]) -> NDArray[np.uint8]:
     """A column as bytes, ``[rows, bytes of a row]``."""
     width = column.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
     return np.ascontiguousarray(column).reshape(-1).view(np.uint8).reshape(len(column), width)
 
 
 def _from_bytes(packed: NDArray[np.uint8], like: NDArray[Any]) -> NDArray[Any]:
-    """The column that ``_bytes`` made bytes of."""
+    """The column that ``as_bytes`` made bytes of."""
     return np.ascontiguousarray(packed).view(like.dtype).reshape(len(packed), *like.shape[1:])

@@ -28,7 +28,12 @@ class Blocks:
     mark = "array"  # what it becomes when it is read again: an array, or a tensor
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.shape, self.dtype = shape, dtype
+        self._shape, self.dtype = shape, dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the whole array."""
+        return self._shape
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         """The rows in their order, some at a time."""

@@ -11,7 +11,8 @@ from firehose.errors import FirehoseError
 from firehose.methods.buffers import Buffer, BufferSettings
 from firehose.methods.step import Setup
 from firehose.optim.rows import UserIndex, grown, grown_to
-from firehose.parallel.shards import Shards, Share
+from firehose.parallel.divided import Share
+from firehose.parallel.shards import Shards
 
 Slots = NDArray[np.int64]
 

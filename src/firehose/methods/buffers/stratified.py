@@ -12,7 +12,8 @@ from firehose.methods.buffers.balanced import Balanced
 from firehose.methods.buffers.storage import Columns, place_posts, rank
 from firehose.methods.step import Setup
 from firehose.optim.rows import UserIndex, grown
-from firehose.parallel.shards import Shards, Share
+from firehose.parallel.divided import Share
+from firehose.parallel.shards import Shards
 
 
 class Stratified(Buffer):

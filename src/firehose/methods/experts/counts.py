@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Contexts, Keys, mix, mix_one
 from firehose.methods.experts.table import LANES, NUMBER, Table, Words, enter_one, locate
+from firehose.parallel.shards import Shards
 
 MOST = 65535  # a count goes no further, nor does the total with it
 _MARKS = 255  # users are told apart by as many marks: who shares one counts as the same
@@ -36,18 +37,23 @@ class Counts:
     With ``min_users`` over 1, only continuations count that so many different users have written.
     Of who they are a mark of 8 bits is kept, and of no more than are needed: users who share a mark
     count as one, and so does everybody who is nobody.
+
+    Where tables are dealt out to processes, each counts the pairs and the contexts whose checksums
+    are its own. All of them call ``add`` with the same places, and ``look`` with their own.
     """
 
     def __init__(self, orders: int, min_users: int = 1) -> None:
         self.orders, self.min_users = orders, min_users
+        self.shards = Shards.here()
         self.clear()
 
     def clear(self) -> None:
         """Forget all counts."""
         kept = self.min_users - 1
         marks = {"users": np.dtype(np.uint8), "marks": np.dtype((np.uint8, (kept,)))}
-        self.pairs = Table(marks if kept else {})  # the number of a row is its count
-        self.contexts = Table({"total": np.uint32})  # that of different continuations
+        # The number of a row is its count, and that of different continuations.
+        self.pairs = Table(marks if kept else {}, self.shards)
+        self.contexts = Table({"total": np.uint32}, self.shards)
 
     @property
     def nbytes(self) -> int:
@@ -57,7 +63,25 @@ class Counts:
     def look(self, contexts: Contexts, pieces: NDArray[np.int64]) -> Seen:
         """What followed these contexts; ``pieces`` [places, pieces] are those asked for."""
         keys = contexts.keys(self.orders)[1:]
+        if self.shards.parts > 1:
+            return self._look_everywhere(keys, contexts.depth, pieces)
         return Seen(*_look(self._tables(), keys, contexts.depth, pieces))
+
+    def _look_everywhere(self, keys: Keys, depth: Numbers, pieces: Numbers) -> Seen:
+        """The same, as each process finds the rows that are there for all others."""
+        orders, width = len(keys), pieces.shape[1]
+        asked, own = self.shards.join(np.hstack([keys.T.view(np.int64), pieces]))
+        key = np.ascontiguousarray(asked[:, :orders]).view(np.uint64)
+        pair = mix(key[:, :, None], asked[:, None, orders:])
+        found = np.zeros((len(asked), orders, 2 + width), np.int64)
+        is_here = self.contexts.mine(key)
+        found[is_here, :2] = _look_contexts(self._tables(), key[is_here])
+        is_here = self.pairs.mine(pair)
+        found[:, :, 2:][is_here] = _look_pairs(self._tables(), pair[is_here])
+        found = self.shards.combine(found)[own]
+        found[depth[:, None] <= np.arange(orders)] = 0
+        total, different = found[:, :, 0].T, found[:, :, 1].T
+        return Seen(found[:, :, 2:].transpose(1, 0, 2), total, different)
 
     def mark(self, contexts: Contexts, found: NDArray[np.bool_]) -> None:
         """Set ``found`` [places, pieces] for all pieces that followed these contexts."""
@@ -74,12 +98,19 @@ class Counts:
 
     def _count(self, contexts: Contexts, pieces: NDArray[np.int64], change: int) -> None:
         keys = contexts.keys(self.orders)[1:]
-        for table in (self.pairs, self.contexts):
-            table.make_room(keys.size)
+        is_there = contexts.depth > np.arange(self.orders)[:, None]
         mark = mix(np.zeros(len(contexts), np.uint64), contexts.user) % np.uint64(_MARKS)
-        places = (keys, contexts.depth, pieces, mark.astype(np.uint8))
-        pairs, known = _count(self._tables(), *places, change)
-        self.pairs.used, self.contexts.used = self.pairs.used + pairs, self.contexts.used + known
+        marks = np.broadcast_to(mark.astype(np.uint8), keys.shape)[is_there]
+        pairs, keys = mix(keys, np.broadcast_to(pieces, keys.shape))[is_there], keys[is_there]
+        here = self.pairs.mine(pairs)
+        self.pairs.make_room(int(here.sum()))
+        changes = np.zeros((len(keys), 2), np.int64)
+        changes[here], new = _count_pairs(self._tables(), pairs[here], marks[here], change)
+        self.pairs.used += new
+        changes = self.shards.combine(changes)
+        here = self.contexts.mine(keys)
+        self.contexts.make_room(int(here.sum()))
+        self.contexts.used += _count_contexts(self._tables(), keys[here], changes[here])
 
     def _tables(self) -> Tables:
         pairs, contexts = self.pairs, self.contexts
@@ -149,43 +180,65 @@ def _unmark(users: Marks, marks: Marks, slot: int, mark: int) -> None:
 
 
 @compiled
-def _count(
-    tables: Tables,
-    keys: Keys,
-    depth: Numbers,
-    pieces: Numbers,
-    mark: Marks,
-    change: int,
-) -> tuple[int, int]:
-    """Count pieces once more, or once less; returns how many pairs and contexts are new.
+def _count_pairs(tables: Tables, keys: Keys, mark: Marks, change: int) -> tuple[Numbers, int]:
+    """Count pairs once more, or once less; returns what changes, and how many pairs are new.
 
-    The totals of contexts follow the counts that may be told.
+    For the context of each that is how much more often any piece followed, and how many more
+    different ones did, [pairs, 2], as far as it may be told.
     """
-    pairs, users, marks, contexts, total = tables
-    new_pairs = new_contexts = 0
-    for order in range(len(keys)):
-        for place in range(len(pieces)):
-            if depth[place] <= order:
-                continue
-            key = keys[order, place]
-            slot, is_new = enter_one(pairs, mix_one(key, np.uint64(pieces[place])))
-            new_pairs += is_new
-            before = _told(pairs, users, marks, slot)
-            count = _number(pairs, slot) + change
-            _put_number(pairs, slot, min(max(count, 0), MOST))
-            if len(users) and change > 0:
-                _mark(users, marks, slot, mark[place])
-            elif len(users):
-                _unmark(users, marks, slot, mark[place])
-            after = _told(pairs, users, marks, slot)
-            if before == after:
-                continue
-            slot, is_new = enter_one(contexts, key)
-            new_contexts += is_new
-            total[slot] = total[slot] + after - before
-            different = _number(contexts, slot) + (after > 0) - (before > 0)
-            _put_number(contexts, slot, min(max(different, 0), MOST))
-    return new_pairs, new_contexts
+    pairs, users, marks, _, _ = tables
+    changes, new = np.empty((len(keys), 2), np.int64), 0
+    for row in range(len(keys)):
+        slot, is_new = enter_one(pairs, keys[row])
+        new += is_new
+        before = _told(pairs, users, marks, slot)
+        _put_number(pairs, slot, min(max(_number(pairs, slot) + change, 0), MOST))
+        if len(users) and change > 0:
+            _mark(users, marks, slot, mark[row])
+        elif len(users):
+            _unmark(users, marks, slot, mark[row])
+        after = _told(pairs, users, marks, slot)
+        changes[row, 0], changes[row, 1] = after - before, (after > 0) - (before > 0)
+    return changes, new
+
+
+@compiled
+def _count_contexts(tables: Tables, keys: Keys, changes: Numbers) -> int:
+    """Change the totals of contexts as their pairs have; returns how many contexts are new."""
+    contexts, total, new = tables[3], tables[4], 0
+    for row in range(len(keys)):
+        if not changes[row, 0]:
+            continue
+        slot, is_new = enter_one(contexts, keys[row])
+        new += is_new
+        total[slot] = total[slot] + changes[row, 0]
+        different = _number(contexts, slot) + changes[row, 1]
+        _put_number(contexts, slot, min(max(different, 0), MOST))
+    return new
+
+
+@compiled
+def _look_contexts(tables: Tables, keys: Keys) -> Numbers:
+    """How often any piece followed contexts, and how many different ones did, [contexts, 2]."""
+    contexts, total = tables[3], tables[4]
+    found = np.zeros((len(keys), 2), np.int64)
+    for row in range(len(keys)):
+        slot, is_known = locate(contexts, keys[row])
+        if is_known and total[slot]:
+            found[row, 0], found[row, 1] = total[slot], _number(contexts, slot)
+    return found
+
+
+@compiled
+def _look_pairs(tables: Tables, keys: Keys) -> Numbers:
+    """How often the pieces of pairs followed their contexts."""
+    pairs, users, marks, _, _ = tables
+    counts = np.zeros(len(keys), np.int64)
+    for row in range(len(keys)):
+        slot, is_known = locate(pairs, keys[row])
+        if is_known:
+            counts[row] = _told(pairs, users, marks, slot)
+    return counts
 
 
 @compiled

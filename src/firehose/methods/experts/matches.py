@@ -60,7 +60,12 @@ def look_back(
     wanted = (contexts.before, contexts.depth, contexts.user)
     kept = (posts.tokens, posts.owner, posts.size)
     limits = (len(lengths), most, min_users)
-    return Opinions(*_look_back(chain.links(), kept, wanted, pieces, levels, limits))
+    # Where chains are dealt out to processes, they are followed before.
+    walked = chain.newest(contexts, most) if chain.shards.parts > 1 else _NOT_YET
+    return Opinions(*_look_back(chain.links(), kept, wanted, pieces, levels, limits, walked))
+
+
+_NOT_YET = np.empty((0, 0), np.int64)
 
 
 @compiled
@@ -71,6 +76,7 @@ def _look_back(
     pieces: Numbers,
     levels: Levels,
     limits: tuple[int, int, int],
+    followed: Numbers,
 ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers]:
     """The fields of ``Opinions``."""
     size, (rows, most, min_users) = kept[2], limits
@@ -83,9 +89,9 @@ def _look_back(
     room = (np.empty((3, most), np.int64), np.empty(most, np.int64), np.zeros(2, np.int64))
     (at, level, piece), highest = room[0], np.empty(most, np.int64)
     for place in range(places):
-        if place % AT_ONCE == 0:
+        if place % AT_ONCE == 0 and not len(followed):
             walk(links, wanted, place, walked)
-        nearest = walked[place % AT_ONCE]
+        nearest = followed[place] if len(followed) else walked[place % AT_ONCE]
         found, longest[place] = _match(links, kept, wanted, levels, place, nearest, room)
         if min_users > 1:
             _protect(piece[:found], level[:found], kept[1], at, rows, min_users)

@@ -1,6 +1,6 @@
 """A hash table in arrays: rows of whole numbers, found by a checksum."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Keys
 from firehose.methods.experts.room import copied, zeros
+from firehose.parallel.divided import Sections
+from firehose.parallel.shards import Shards
 
 LANES = 8  # rows of a bucket: 64 bytes, which a processor fetches at once
 FULL = 0.92  # of the rows, before there are more
@@ -30,11 +32,19 @@ class Table:
     bucket that its checksum names or, where that was full, in the next one at a distance that
     depends on the checksum. Two checksums that agree in 48 bits are taken for one: among 10 million
     rows that is one in 30 million questions for what is not there.
+
+    With ``shards`` a process has the rows that ``mine`` names.
     """
 
-    def __init__(self, columns: Mapping[str, DTypeLike] = {}) -> None:
-        self.kinds = dict(columns)
+    def __init__(self, columns: Mapping[str, DTypeLike] = {}, shards: Shards | None = None) -> None:
+        self.kinds, self.shards = dict(columns), shards or Shards()
         self._make(SMALLEST)
+        self._words = Sections(self.shards, lambda: self.words)
+        self._columns = {name: self._section(name) for name in self.kinds}
+
+    def _section(self, name: str) -> Sections:
+        rows = np.dtype(self.kinds[name]).shape
+        return Sections(self.shards, lambda: self.columns[name].reshape(-1, LANES, *rows))
 
     def _make(self, buckets: int) -> None:
         self.words: Words = zeros(buckets * LANES, np.uint64).reshape(buckets, LANES)
@@ -46,6 +56,10 @@ class Table:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.columns[name]
 
+    def mine(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which checksums are those of rows that are here."""
+        return self.shards.mine(np.maximum(keys & _MARK, _FIRST) >> _16)
+
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
@@ -56,11 +70,17 @@ class Table:
         if self.used + more <= FULL * self.words.size:
             return
         words, columns = self.words.reshape(-1), self.columns
-        parts = [slice(start, start + AT_ONCE) for start in range(0, len(words), AT_ONCE)]
-        rows = sum(np.count_nonzero(words[part] & NUMBER) for part in parts) + more
+        rows = sum(int((words[part] & NUMBER > 0).sum()) for part in _parts(words))
+        self._make_for(rows + more)
+        self._take_over(words, columns)
+
+    def _make_for(self, rows: int) -> None:
         self._make(_prime(max(int(rows / (ROOMY * LANES)), SMALLEST)))
-        for part in parts:
-            taken = np.flatnonzero(words[part] & NUMBER) + part.start
+
+    def _take_over(self, words: Words, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Make rows like those of another table, as far as they are to be here."""
+        for part in _parts(words):
+            taken = np.flatnonzero(self._taken(words[part])) + part.start
             slots, new = enter(self.words, words[taken])
             self.used += new
             self.words.reshape(-1)[slots] = words[taken]
@@ -68,15 +88,33 @@ class Table:
                 self.columns[name][slots] = values[taken]
 
     def state(self) -> dict[str, Any]:
-        """All arrays."""
-        return {"words": self.words, "columns": dict(self.columns)}
+        """All arrays; those of several processes are no table that could be used as it is."""
+        columns = {name: column.whole() for name, column in self._columns.items()}
+        return {"words": self._words.whole(), "columns": columns, "parts": self.shards.parts}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what ``state`` was taken from."""
-        self.words = copied(state["words"])
-        columns = state.get("columns", {})
-        self.columns = {name: copied(columns[name]) for name in self.kinds}
-        self.used = int((self.words != 0).sum())
+        columns = {
+            name: state["columns"][name].reshape(-1, *np.dtype(kind).shape)
+            for name, kind in self.kinds.items()
+        }
+        if state.get("parts", 1) == self.shards.parts == 1:
+            self.words = copied(state["words"])
+            self.columns = {name: copied(values) for name, values in columns.items()}
+            self.used = int((self.words != 0).sum())
+            return
+        words = state["words"].reshape(-1)
+        self._make_for(sum(int(self._taken(words[part]).sum()) for part in _parts(words)))
+        self._take_over(words, columns)
+
+    def _taken(self, words: Words) -> NDArray[np.bool_]:
+        """Which of some rows are not empty, and to be here."""
+        return (words & NUMBER > 0) & self.mine(words)
+
+
+def _parts(words: Words) -> Iterator[slice]:
+    """Some rows at a time."""
+    return (slice(start, start + AT_ONCE) for start in range(0, len(words), AT_ONCE))
 
 
 @compiled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firehose.methods.experts.chain import NONE, Links, head
+from firehose.methods.experts.chain import NONE, Links, follow, head, row
 from firehose.methods.experts.compiled import compiled
 
 AT_ONCE = 32  # contexts whose chains are followed side by side
@@ -27,23 +27,13 @@ Wanted = tuple[NDArray[np.int32], Numbers, Numbers]
 def walk(links: Links, wanted: Wanted, first: int, walked: Numbers) -> None:
     """Write the newest places of the chains of some contexts into a row each; NONE after the last.
 
-    A step along all chains comes before the next one, so that a processor fetches many at a time.
+    These are the contexts from ``first`` on, as many as there are rows.
     """
-    earlier, offset = links[1], links[2]
     count = min(len(walked), len(wanted[1]) - first)
     walked[:] = NONE
     for index in range(count):
         walked[index, 0] = head(links, wanted[0], wanted[2], first + index, 0)
-    for step in range(1, walked.shape[1]):
-        is_over = True
-        for index in range(count):
-            here = walked[index, step - 1]
-            if here != NONE:
-                here = np.int64(earlier[here - offset])
-                is_over = False
-            walked[index, step] = here
-        if is_over:
-            break
+    follow(links, walked[:count])
 
 
 @compiled
@@ -105,7 +95,7 @@ def _recover(
                 break
             carried[count] = here + back
             count += 1
-            here = np.int64(links[1][here - links[2]])
+            here = np.int64(links[1][row(links, here)])
         if count == len(carried):
             continue  # too common
         for index in range(count):
