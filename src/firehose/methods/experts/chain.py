@@ -29,8 +29,8 @@ class Chain:
     ``by_user`` there is a chain for each user, and none for nobody. Contexts whose checksums fall
     into one bucket share a chain, so a place that is found has yet to be compared.
 
-    Where tables are dealt out to processes, each has every so-many-eth bucket, and all places of
-    its chain. All of them call ``add`` with the same places, and ``newest`` with their own.
+    Where tables are dealt out to processes, each has a share of the buckets, and all places of
+    their chains. All of them call ``add`` with the same places, and ``newest`` with their own.
     """
 
     def __init__(self, order: int, by_user: bool, tokens_per_bucket: float) -> None:
