@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_those_who_watch_see_rounds_and_the_last_posts(
     assert [post["seq"] for post in shown[: SHOWN + 1]] == [20, 19, 18, 17, 16, 15, 14]
     for post in shown:
         assert sum(nats for _, nats in post["costs"]) == pytest.approx(post["nats"], abs=1e-3)
+    desk.close()
+
+
+def test_nobody_who_reads_waits_for_posts_to_be_on_disk(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    desk = Desk(begun(tmp_path, small_corpus))
+    with ThreadPoolExecutor() as threads, desk.inbox.database.transaction():
+        desk.inbox.database.run("DELETE FROM posts")  # as a post that is being accepted
+        questions = [
+            lambda: desk.book.is_private("word", "user1", 3),
+            lambda: desk.book.person("user1"),
+            lambda: Feed(desk).numbers()["accepted"],
+        ]
+        answers = [threads.submit(question) for question in questions]
+        assert [answer.result(20) for answer in answers] == [False, None, 0]
     desk.close()
 
 

@@ -105,7 +105,9 @@ def test_posts_are_accepted_learned_and_told_of(service: Service) -> None:
     found = client.get("/v1/users/user3").json()
     assert (found["posts"], found["learned"]) == (20, 20)
     assert found["first"] == "2017-07-14T02:40:00.003+00:00"
-    told = client.get("/metrics").text
+    metrics = client.get("/metrics")
+    assert metrics.headers["x-content-type-options"] == "nosniff"
+    told = metrics.text
     assert "firehose_posts_learned_total 80.0" in told
     assert "firehose_posts_waiting 0.0" in told
     values = dict(line.rsplit(" ", 1) for line in told.splitlines() if line[0] != "#")

@@ -11,7 +11,7 @@ from firehose.generation.prompt import ReadPrompt
 from firehose.models.store import Trained
 
 END = "<EOT>"  # how the end of the post is shown among suggestions
-QUICK = Budget(most=128, seconds=0.06, tolerance=0.1, width=128, share=0.003, rows=32)
+QUICK = Budget(most=128, seconds=0.05, tolerance=0.1, width=64, share=0.003, rows=32)
 
 
 class Suggestion(NamedTuple):

@@ -20,6 +20,7 @@ from firehose.generation.lookahead import Budget
 from firehose.generation.sampling import Sampling
 from firehose.generation.suggest import END, QUICK, Asked, Guess, Suggester
 from firehose.progress import say
+from firehose.serving.database import Database
 from firehose.serving.inbox import FILE, LIMIT, Inbox
 from firehose.serving.people import Book
 from firehose.serving.snapshots import Snapshots
@@ -67,7 +68,8 @@ class Desk:
         self.state, self.trust, self.budget = state, trust, budget
         self.min_users = read_card_of(state).min_users
         self.inbox = Inbox(state / FILE, limit)
-        self.book = Book(self.inbox.database)
+        # Who reads does not wait for posts to be on disk: that takes longer than an answer.
+        self.book = Book(Database(state / FILE))
         self.snapshots = Snapshots(state / "snapshots")
         self.served: Served | None = None
         self._failed: int | None = None  # the last that could not be taken up
@@ -86,6 +88,7 @@ class Desk:
         self._ended.set()
         self._looker.join()
         self._thread.shutdown()
+        self.book.database.close()
         self.inbox.close()
 
     def _look_for_newer(self) -> None:

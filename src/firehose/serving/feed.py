@@ -55,7 +55,7 @@ class Feed:
         begun = time.monotonic()
         if begun >= self._users_until:
             query = "SELECT count(DISTINCT user) FROM posts"
-            self._users = int(self.desk.inbox.database.value(query))
+            self._users = int(self.desk.book.database.value(query))
             ended = time.monotonic()
             self._users_until = ended + 50 * (ended - begun)
         return self._users
@@ -63,7 +63,7 @@ class Feed:
     def _rate(self) -> float:
         """Posts per second, of late."""
         since = now() - int(1000 * RATE_SECONDS)
-        count = self.desk.inbox.database.value(
+        count = self.desk.book.database.value(
             "SELECT count(*) FROM (SELECT accepted FROM posts ORDER BY seq DESC LIMIT ?) "
             "WHERE accepted > ?",
             *(RATE_POSTS, since),
@@ -76,8 +76,8 @@ class Feed:
         Where there are too many for a curve, neighbours are added up.
         """
         query = "SELECT count(*) FROM rounds WHERE played AND number > ?"
-        size = 1 + self.desk.inbox.database.value(query, after) // POINTS
-        rows = self.desk.inbox.database.rows(
+        size = 1 + self.desk.book.database.value(query, after) // POINTS
+        rows = self.desk.book.database.rows(
             "SELECT max(number), sum(posts), sum(words), sum(nats), sum(nobody) FROM rounds "
             "WHERE played AND number > ? GROUP BY (number - ? - 1) / ? ORDER BY 1",
             *(after, after, size),
@@ -86,7 +86,7 @@ class Feed:
 
     def posts(self) -> list[dict[str, Any]]:
         """The last posts with what each of their words cost, the newest first."""
-        rows = self.desk.inbox.database.rows(
+        rows = self.desk.book.database.rows(
             "SELECT seq, user, nats, nobody, words, costs FROM posts "
             "WHERE costs IS NOT NULL ORDER BY seq DESC LIMIT ?",
             POSTS,

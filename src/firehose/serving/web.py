@@ -2,8 +2,7 @@
 
 import math
 import sqlite3
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -22,7 +21,7 @@ from firehose.generation.sampling import Sampling
 from firehose.serving.access import Gatekeeper, Token, allows
 from firehose.serving.desk import BusyError, Desk
 from firehose.serving.inbox import FullError
-from firehose.serving.metrics import Metrics
+from firehose.serving.metrics import Metrics, Timed
 from firehose.serving.pacing import Pacing, TooOftenError
 from firehose.serving.page import add_page
 
@@ -122,7 +121,8 @@ def make_app(
         redoc_url=None,
     )
     metrics, pacing = Metrics(desk), Pacing(limits.rate)
-    _add_handlers(app, metrics)
+    app.add_middleware(Timed, metrics)
+    _add_handlers(app)
     _add_posts(app, desk, limits, pacing)
     _add_answers(app, desk, limits, pacing)
     _add_users(app, desk, limits, pacing)
@@ -141,8 +141,8 @@ def make_app(
     )
 
 
-def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
-    """Errors are a sentence; times are measured by route, never by name."""
+def _add_handlers(app: FastAPI) -> None:
+    """Errors are a sentence."""
 
     @app.exception_handler(FirehoseError)
     def refused(_: Request, error: FirehoseError) -> JSONResponse:
@@ -162,17 +162,6 @@ def _add_handlers(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(sqlite3.OperationalError)
     def unwritable(_: Request, error: sqlite3.OperationalError) -> JSONResponse:
         return JSONResponse({"detail": f"The inbox cannot be used now: {error}."}, 503, RETRY)
-
-    @app.middleware("http")
-    async def timed(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        begun = time.perf_counter()
-        response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "none")
-        metrics.seconds.labels(route, response.status_code).observe(time.perf_counter() - begun)
-        response.headers["X-Content-Type-Options"] = "nosniff"  # what users wrote is data
-        return response
 
 
 def _add_posts(app: FastAPI, desk: Desk, limits: Limits, pacing: Pacing) -> None:
