@@ -23,6 +23,9 @@ from firehose.report.words import number
 
 Item = TypeVar("Item")
 
+PLAIN: dict[Shown, Shown] = {  # the same for a run that has nothing to leave out
+    "past-left-out": "past", "forgetting-left-out": "forgetting",
+}  # fmt: skip
 SMALL = 10  # perplexities under it are shown with more digits
 LARGE = 1_000  # perplexities from it on with fewer, unless seeds agree on them
 
@@ -123,12 +126,11 @@ def totals(job: Done, measure: Shown) -> Totals | None:
     if job.kind == "pretrain":
         return None
     users = corpus.manifest.users
+    if measure in PLAIN and not _has_memories(job):
+        measure = PLAIN[measure]
+    file: Measure = "past-left-out" if measure in PLAIN else "past"
     match measure:
-        case "past-left-out" | "forgetting-left-out" if not has_costs(folder, "past-left-out"):
-            same: Shown = "past" if measure == "past-left-out" else "forgetting"
-            return None if _has_memories(job) else totals(job, same)
-        case "old" | "recent" | "forgetting" | "forgetting-left-out" if has_costs(folder, "past"):
-            file: Measure = "past-left-out" if measure == "forgetting-left-out" else "past"
+        case "old" | "recent" | "forgetting" | "forgetting-left-out" if has_costs(folder, file):
             old, recent = (half.totals(users=users) for half in _halves(folder, corpus, file))
             return {"old": old, "recent": recent}.get(measure, old.less(recent))
         case "balanced" | "per-token":
@@ -147,7 +149,7 @@ def _has_memories(job: Done) -> bool:
     if job.kind != "play":
         return False
     predictor = read_run(job.folder).settings["play"].get("predictor", {"kind": "model"})
-    return predictor["kind"] != "model" and predictor.get("experts") != []
+    return bool(predictor["kind"] != "model" and predictor.get("experts") != [])
 
 
 def _halves(folder: Path, corpus: Corpus, measure: Measure) -> tuple[Costs, Costs]:
