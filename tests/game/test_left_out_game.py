@@ -37,7 +37,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, small_corpus: Corpus) -> Pat
 def value(run: Path, corpus: Corpus, measure: Any) -> float | None:
     job: Any = SimpleNamespace(kind="play", folder=run, corpus=corpus, seed=0)
     found = totals.__wrapped__(job, measure)
-    return found and found.value()
+    return found.value() if found else None
 
 
 def test_a_post_costs_more_where_the_memories_do_without_it(

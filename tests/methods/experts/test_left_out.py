@@ -86,7 +86,8 @@ def test_it_says_what_a_memory_of_all_others_says(
             check_alike(one, two)
             assert np.array_equal(without_ages(one), without_ages(two))
             contexts = Contexts.of(asked, found.reach)
-            assert np.array_equal(*(each.candidates(contexts, PIECES) for each in (found, other)))
+            possible = [each.candidates(contexts, PIECES) for each in (found, other)]
+            assert np.array_equal(possible[0], possible[1])
 
 
 @quick
@@ -191,8 +192,8 @@ def test_a_mixture_pays_more_for_what_it_leaves_out_and_goes_on_as_before() -> N
     for each in past:
         one.learn(each)
         other.learn(each)
-    for each in (one, other):
-        each.pay(batch)
+    for mixture in (one, other):
+        mixture.pay(batch)
     before = one.pay(past[0]).nats
     one.pay(batch)
     with one.without(past[0]):
@@ -200,8 +201,8 @@ def test_a_mixture_pays_more_for_what_it_leaves_out_and_goes_on_as_before() -> N
     assert np.array_equal(one.pay(past[0]).nats, before)
     with one.without(past[0]):
         one.pay(batch)
-    for each in (one, other):
-        each.learn(batch)
+    for mixture in (one, other):
+        mixture.learn(batch)
     assert same(stored(one.state()), stored(other.state()))
     alone = PREDICTORS.make(PREDICTORS.settings("model"), Setup(tiny("adapters")), [RawWeights()])
     assert not alone.leaves_out
