@@ -199,7 +199,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(
     resume(tmp_path / "run")
     made, expected = (contents(folder / "model") for folder in (tmp_path / "run", run))
     assert {**made, "model.json": b""} == {**expected, "model.json": b""}  # it names the machine
-    for name in ("paid.f32", "test.f32", "past.f32"):
+    for name in ("paid.f32", "test.f32", "past.f32", "past-left-out.f32"):
         assert (tmp_path / "run" / name).read_bytes() == (run / name).read_bytes()
 
 

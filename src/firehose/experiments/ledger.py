@@ -13,15 +13,19 @@ from firehose.data.corpus import Corpus
 from firehose.experiments.jobs import Job
 from firehose.experiments.recipe import Shown
 from firehose.game.assembly import AnyCorpus
+from firehose.game.folder import read_run
 from firehose.game.outcome import Outcome, TaskOutcome, read_outcome
 from firehose.game.result import read_result
-from firehose.game.scoring import Costs, Per, has_costs, read_costs
+from firehose.game.scoring import Costs, Measure, Per, has_costs, read_costs
 from firehose.game.settings import Kind
 from firehose.game.totals import PERPLEXITY, Measured, Scale, Totals, samples
 from firehose.report.words import number
 
 Item = TypeVar("Item")
 
+PLAIN: dict[Shown, Shown] = {  # the same for a run that has nothing to leave out
+    "past-left-out": "past", "forgetting-left-out": "forgetting",
+}  # fmt: skip
 SMALL = 10  # perplexities under it are shown with more digits
 LARGE = 1_000  # perplexities from it on with fewer, unless seeds agree on them
 
@@ -122,22 +126,35 @@ def totals(job: Done, measure: Shown) -> Totals | None:
     if job.kind == "pretrain":
         return None
     users = corpus.manifest.users
+    if measure in PLAIN and not _has_memories(job):
+        measure = PLAIN[measure]
+    file: Measure = "past-left-out" if measure in PLAIN else "past"
     match measure:
-        case "old" | "recent" | "forgetting" if has_costs(folder, "past"):
-            old, recent = (half.totals(users=users) for half in _halves(folder, corpus))
-            return {"old": old, "recent": recent, "forgetting": old.less(recent)}[measure]
+        case "old" | "recent" | "forgetting" | "forgetting-left-out" if has_costs(folder, file):
+            old, recent = (half.totals(users=users) for half in _halves(folder, corpus, file))
+            return {"old": old, "recent": recent}.get(measure, old.less(recent))
         case "balanced" | "per-token":
             per: Per = "user" if measure == "balanced" else "token"
             return read_costs(folder, corpus, "test").totals(per, users)
-        case "online" | "past" | "validation" | "test" | "crossed" if has_costs(folder, measure):
+        case "online" | "past" | "past-left-out" | "validation" | "test" | "crossed" if has_costs(
+            folder, measure
+        ):
             return read_costs(folder, corpus, measure).totals(users=users)
         case _:
             return None
 
 
-def _halves(folder: Path, corpus: Corpus) -> tuple[Costs, Costs]:
+def _has_memories(job: Done) -> bool:
+    """Whether a run may remember posts beside its model."""
+    if job.kind != "play":
+        return False
+    predictor = read_run(job.folder).settings["play"].get("predictor", {"kind": "model"})
+    return bool(predictor["kind"] != "model" and predictor.get("experts") != [])
+
+
+def _halves(folder: Path, corpus: Corpus, measure: Measure) -> tuple[Costs, Costs]:
     """The older and the newer half of the past, by time."""
-    past, time = read_costs(folder, corpus, "past"), corpus.splits["train"].time
+    past, time = read_costs(folder, corpus, measure), corpus.splits["train"].time
     is_old = past.time < (time[0] + time[-1]) / 2
     return past.select(is_old), past.select(~is_old)
 

@@ -22,6 +22,7 @@ PATTERNS = {
 MEASURES = {  # the others are called as they are
     "balanced": "test, users alike", "per-token": "test, per token",
     "crossed": "as others", "forward": "forward transfer",
+    "past-left-out": "past, left out", "forgetting-left-out": "old : recent, left out",
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ BENCHMARK = "pictures.benchmark"  # the setting that tells games with pictures a
 Kind = Literal["play", "offline"]
 Shown = Literal[
     "test", "balanced", "per-token", "online", "validation",
-    "past", "old", "recent", "forgetting", "crossed",
+    "past", "old", "recent", "forgetting", "crossed", "past-left-out", "forgetting-left-out",
     "accuracy", "forward",  # and forgetting: of games with tasks
 ]  # fmt: skip
 Drawn = Literal[

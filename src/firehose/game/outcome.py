@@ -14,7 +14,7 @@ from firehose.errors import FirehoseError
 from firehose.game import metrics
 from firehose.game.log import summary
 from firehose.game.result import read_result, write_result
-from firehose.game.scoring import read_costs
+from firehose.game.scoring import cost_file, read_costs
 from firehose.game.totals import ACCURACY, Measured, Totals
 from firehose.report.tables import Table
 from firehose.report.words import number, perplexity
@@ -106,6 +106,7 @@ class Outcome(GameResult):
     test_per_token: Measured
     curve: metrics.Curve
     retention: metrics.Retention
+    retention_left_out: metrics.Retention | None = None  # of memories, without the posts asked for
     cold_start: metrics.Slices
     by_history: metrics.Slices = Field(default={})  # older results do not have it
     after_silence: metrics.Slices
@@ -121,13 +122,18 @@ class Outcome(GameResult):
             read_costs(folder, corpus, measure, is_sealed=False)
             for measure in ("online", "validation", "test", "past")
         )
+        ends = int(paid.time[0]), int(paid.time[-1])
+        left_out = None
+        if (folder / cost_file("past-left-out")).is_file():
+            left_out = read_costs(folder, corpus, "past-left-out", is_sealed=False)
         generator = np.random.default_rng(0)
         return cls(
             online=paid.measured(generator),
             validation=validation.measured(generator),
             test=test.measured(generator),
             curve=metrics.online_fit(paid),
-            retention=metrics.retention(past, int(paid.time[0]), int(paid.time[-1])),
+            retention=metrics.retention(past, *ends),
+            retention_left_out=metrics.retention(left_out, *ends) if left_out else None,
             cold_start=metrics.cold_start(paid, generator),
             by_history=metrics.by_history(paid, generator),
             after_silence=metrics.after_silence(paid, generator),
@@ -144,6 +150,11 @@ class Outcome(GameResult):
         if not isinstance(found, cls):
             raise FirehoseError(f"{folder} has tasks and accuracies, not posts and perplexities.")
         return found
+
+    def public(self) -> dict[str, Any]:
+        """As plain values; what it does not have is not there."""
+        found = super().public()
+        return {name: value for name, value in found.items() if value is not None}
 
     def tables(self) -> list[Table]:
         """The tables that show the result."""
@@ -168,7 +179,9 @@ class Outcome(GameResult):
         means: dict[str, Any] = _together(outcomes)
         for name in cls.model_fields.keys() - means.keys():
             parts = [getattr(outcome, name) for outcome in outcomes]
-            if isinstance(parts[0], dict):
+            if any(part is None for part in parts):
+                means[name] = None
+            elif isinstance(parts[0], dict):
                 means[name] = {key: _mean([part[key] for part in parts]) for key in parts[0]}
             else:
                 means[name] = _mean(parts)

@@ -11,7 +11,7 @@ from firehose.game.assembly import make_game, open_stream
 from firehose.game.folder import Run
 from firehose.game.log import Log, summary, write_table
 from firehose.game.outcome import GameResult, Outcome, TaskOutcome
-from firehose.game.scoring import accuracies, score_past, write_costs
+from firehose.game.scoring import accuracies, score_past, score_past_left_out, write_costs
 from firehose.methods.predictor import companion_of
 from firehose.models.data_parallel import plain
 from firehose.models.personal import Personal
@@ -82,8 +82,11 @@ class Playing:
         with predictor.in_use():
             first(self.run.save_model, model, beside)
         self.run.score(predictor)
-        past = score_past(predictor, corpus.splits["train"], self.game.posts)
-        first(write_costs, self.run.folder, "past", past)
+        seen = corpus.splits["train"], self.game.posts
+        first(write_costs, self.run.folder, "past", score_past(predictor, *seen))
+        if predictor.leaves_out:
+            left_out = score_past_left_out(predictor, *seen)
+            first(write_costs, self.run.folder, "past-left-out", left_out)
         first(write_table, self.run.folder)
         return Outcome.model_validate(first(lambda: Outcome.of(self.run.folder, corpus).public()))
 

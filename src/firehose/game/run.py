@@ -11,7 +11,8 @@
       tensorboard/   the rounds of a game as curves, if asked for
       model/         the final model, when it is over
       results.csv    its numbers, a row each, for other tools; results.parquet: the same
-      *.f32          what held-out posts, and posts of the past, cost the final model
+      *.f32          what held-out posts, and posts of the past, cost the final model; of the past
+                     also while memories leave them out (past-left-out.f32)
       result.json    what came of it, sealed; it appears last
 
 A log is on disk before a checkpoint counts on it; the first checkpoint before ``run.json``; and all

@@ -2,7 +2,8 @@
 
 In the folder of a run, each file is a column of 32-bit numbers, the nats of posts: ``paid.f32`` for
 the posts of the stream when they came; and under the final model ``validation.f32`` and
-``test.f32`` for held-out posts, ``past.f32`` for a fixed sample of the stream.
+``test.f32`` for held-out posts, ``past.f32`` for a fixed sample of the stream, and
+``past-left-out.f32`` for the same posts where memories predict that can do without them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from firehose.data.corpus import Corpus, Split
 from firehose.errors import FirehoseError
 from firehose.game.result import read_files, refuse_altered
 from firehose.game.totals import Measured, Totals
+from firehose.methods.predictor import Predictor
 from firehose.models.model import Payer
 from firehose.models.perceptron import labels
 from firehose.progress import track
@@ -27,8 +29,9 @@ from firehose.storage.files import write_whole
 AT_ONCE = 128  # posts that are scored at once
 PICTURES = 1000  # pictures that are classified at once
 BUCKETS, EACH = 20, 200  # stretches of equal time of the past, and posts sampled from each
+PARTS = 100  # of that sample, each left out of memories together
 
-Measure = Literal["online", "validation", "test", "past", "crossed"]
+Measure = Literal["online", "validation", "test", "past", "past-left-out", "crossed"]
 Per = Literal["word", "token", "user"]
 Places = NDArray[np.int64] | slice  # of posts in a split
 
@@ -145,6 +148,21 @@ def score_past(payer: Payer, stream: Split, posts: int | None = None) -> Costs:
     return costs(payer, stream, "the past", places=places)._replace(weight=weight)
 
 
+def score_past_left_out(predictor: Predictor, stream: Split, posts: int | None = None) -> Costs:
+    """Let a predictor pay for the same sample, each post while its memories do without it.
+
+    One in ``PARTS`` posts of the sample is left out together with it; these lie far apart, so that
+    what was written before and after a post is still there.
+    """
+    places, weight = past_sample(stream.time[:posts])
+    nats, parts = np.zeros(len(places)), min(PARTS, len(places))
+    for part in track(range(parts), parts, "the past, left out"):
+        batch = stream.batch(places[part::parts])
+        with predictor.without(batch):
+            nats[part::parts] = predictor.pay(batch).nats
+    return Costs.of(stream, nats, places, weight)
+
+
 def bucket_edges(begin: int, end: int, buckets: int = BUCKETS) -> NDArray[np.float64]:
     """Where stretches of equal time begin and end, [buckets + 1]."""
     return np.linspace(begin, end + 1, buckets + 1)
@@ -206,7 +224,7 @@ def _posts_and_nats(
     match measure:
         case "online":
             pass
-        case "past":
+        case "past" | "past-left-out":
             played = folder / cost_file("online")  # not there where all was trained on at once
             seen = played.stat().st_size // 4 if played.is_file() else len(train)
             places, weight = past_sample(train.time[:seen])

@@ -52,6 +52,18 @@ class Predictor(Plugin):
     def learn(self, batch: Batch) -> None:
         """Called in every round after it was paid for, when the steps were taken."""
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it remembers posts that ``without`` can leave out."""
+        return False
+
+    def without(self, batch: Batch) -> AbstractContextManager[None]:
+        """Inside, predict as if these posts were not remembered; nothing may be learned meanwhile.
+
+        The weights stay as they are, though they have learned from these posts.
+        """
+        return nullcontext()
+
     def forget(self, user: int) -> int:
         """Erase what is kept of a user; returns how many things there were.
 

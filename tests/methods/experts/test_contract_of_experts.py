@@ -105,6 +105,21 @@ def test_who_is_forgotten_might_never_have_been_there(kind: str) -> None:
 
 
 @every_kind
+def test_what_is_left_out_might_never_have_been_learned_and_is_there_afterwards(kind: str) -> None:
+    expert, other, batches = make(kind), make(kind), stream(8)
+    for number, batch in enumerate(batches):
+        expert.learn(batch)
+        if number != 3:
+            other.learn(batch)
+    before = stored(expert.state())
+    with expert.without(batches[3]):
+        one, two = (ask(each, batches[3]) for each in (expert, other))
+        for name in ("probability", "speaks") if expert.leaves_out else ():
+            assert np.array_equal(getattr(one, name), getattr(two, name))
+    assert same(before, stored(expert.state()))
+
+
+@every_kind
 def test_a_mixture_with_it_pays_less_for_what_it_has_seen(kind: str) -> None:
     settings = PREDICTORS.settings({"kind": "mixture", "experts": [kind], "rate": 0.03})
     mixed = PREDICTORS.make(settings, Setup(tiny("adapters")), [RawWeights()])

@@ -6,6 +6,7 @@ that comes there.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Expert(Plugin):
 
     opinions: tuple[str, ...] = ()  # what each is called
     reach: int = 1  # how many pieces before a place it looks at
+    leaves_out: bool = False  # whether ``without`` does what it says
 
     def __init__(self, settings: Choice, setup: Setup) -> None:
         self.settings = settings
@@ -66,6 +68,13 @@ class Expert(Plugin):
     def learn(self, batch: Batch) -> None:
         """Remember posts that were paid for."""
         raise NotImplementedError
+
+    def without(self, batch: Batch) -> AbstractContextManager[None]:
+        """Inside, look as if these posts had never been learned; nothing may be learned meanwhile.
+
+        Whatever else was learned stays as it is, and so does everything afterwards.
+        """
+        return nullcontext()
 
     def forget(self, user: int) -> int:
         """Erase all that is kept of a user; returns how many posts there were."""

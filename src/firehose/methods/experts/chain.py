@@ -1,6 +1,7 @@
 """Earlier places by their contexts, the newest first: each place names the one before it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,21 +63,44 @@ class Chain:
 
     def add(self, contexts: Contexts, places: Places) -> None:
         """Put places at the beginning of their chains; they come after all that are there."""
-        buckets = self._buckets(contexts)
-        if self.by_user:
-            known = contexts.user >= 0
-            places, buckets = places[known], buckets[known]
+        buckets, places = self._chained(contexts, places)
         if not len(places):
             return
         if not self.end:
             self.first = int(places[0])
         self.end = int(places[-1]) + 1
+        buckets, places = self._own(buckets, places)
         if self.shards.parts > 1:
-            here = self.shards.mine(buckets)
-            places, buckets = places[here], buckets[here] // self.shards.parts
             self.ranks.add(places - self.first, self.end - self.first)
         self.earlier = with_room(self.earlier, self._count())
         _link(self.links(), buckets, places)
+
+    @contextmanager
+    def without(self, contexts: Contexts, places: Places) -> Iterator[None]:
+        """Inside, some places that were added are in no chain; nothing may be added meanwhile."""
+        buckets, places = self._own(*self._chained(contexts, places))
+        order = np.lexsort((places, buckets))
+        buckets, places, links = buckets[order], places[order], self.links()
+        later = _unlink(links, buckets, places)
+        try:
+            yield
+        finally:
+            _link_again(links, buckets, places, later)
+
+    def _chained(self, contexts: Contexts, places: Places) -> tuple[Places, Places]:
+        """The buckets of some places, and the places; nobody's have none where users count."""
+        buckets = self._buckets(contexts)
+        if not self.by_user:
+            return buckets, places
+        known = contexts.user >= 0
+        return buckets[known], places[known]
+
+    def _own(self, buckets: Places, places: Places) -> tuple[Places, Places]:
+        """The buckets that are here, by where they are, and the places in them."""
+        if self.shards.parts == 1:
+            return buckets, places
+        here = self.shards.mine(buckets)
+        return buckets[here] // self.shards.parts, places[here]
 
     def _count(self) -> int:
         """How many rows there are here."""
@@ -187,6 +211,45 @@ def _link(links: Links, buckets: Places, places: Places) -> None:
     for index in range(len(places)):
         earlier[row(links, places[index])] = heads[buckets[index]]
         heads[buckets[index]] = places[index]
+
+
+@compiled
+def _unlink(links: Links, buckets: Places, places: Places) -> Places:
+    """Take places out of their chains; both arrays are in order of buckets, then of places.
+
+    Returns what is needed to link them again: the place that came after each in its chain when it
+    was taken out, NONE for the newest. The newest of a chain are taken out first.
+    """
+    heads, earlier = links[0], links[1]
+    after = np.full(len(places), NONE, np.int64)
+    left = len(places)
+    while left:
+        bucket, later = buckets[left - 1], np.int64(NONE)
+        here = np.int64(heads[bucket])
+        while left and buckets[left - 1] == bucket:
+            before = np.int64(earlier[row(links, here)])
+            if here != places[left - 1]:
+                later = here
+            else:
+                left -= 1
+                after[left] = later
+                if later == NONE:
+                    heads[bucket] = before
+                else:
+                    earlier[row(links, later)] = before
+            here = before
+    return after
+
+
+@compiled
+def _link_again(links: Links, buckets: Places, places: Places, after: Places) -> None:
+    """Undo ``_unlink``: the last that was taken out comes first."""
+    heads, earlier = links[0], links[1]
+    for index in range(len(places)):
+        if after[index] == NONE:
+            heads[buckets[index]] = places[index]
+        else:
+            earlier[row(links, after[index])] = places[index]
 
 
 @compiled

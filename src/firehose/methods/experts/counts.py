@@ -1,6 +1,7 @@
 """How often each piece followed each short context, over all users."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,17 @@ from numpy.typing import NDArray
 
 from firehose.methods.experts.compiled import compiled
 from firehose.methods.experts.contexts import Contexts, Keys, mix, mix_one
-from firehose.methods.experts.table import LANES, NUMBER, Table, Words, enter_one, locate
+from firehose.methods.experts.posts import Posts
+from firehose.methods.experts.table import (
+    LANES,
+    NUMBER,
+    Table,
+    Words,
+    enter,
+    enter_one,
+    locate,
+)
+from firehose.methods.experts.walk import Kept
 from firehose.parallel.shards import Shards
 
 MOST = 65535  # a count goes no further, nor does the total with it
@@ -97,11 +108,7 @@ class Counts:
         self._count(contexts, pieces, -1)
 
     def _count(self, contexts: Contexts, pieces: NDArray[np.int64], change: int) -> None:
-        keys = contexts.keys(self.orders)[1:]
-        is_there = contexts.depth > np.arange(self.orders)[:, None]
-        mark = mix(np.zeros(len(contexts), np.uint64), contexts.user) % np.uint64(_MARKS)
-        marks = np.broadcast_to(mark.astype(np.uint8), keys.shape)[is_there]
-        pairs, keys = mix(keys, np.broadcast_to(pieces, keys.shape))[is_there], keys[is_there]
+        pairs, keys, marks = self._pairs(contexts, pieces)
         here = self.pairs.mine(pairs)
         self.pairs.make_room(int(here.sum()))
         changes = np.zeros((len(keys), 2), np.int64)
@@ -111,6 +118,47 @@ class Counts:
         here = self.contexts.mine(keys)
         self.contexts.make_room(int(here.sum()))
         self.contexts.used += _count_contexts(self._tables(), keys[here], changes[here])
+
+    def _pairs(self, contexts: Contexts, pieces: NDArray[np.int64]) -> tuple[Keys, Keys, Marks]:
+        """Pairs of contexts and the pieces that followed, order by order.
+
+        These are the checksums of the pairs, those of the contexts, and the marks of the users.
+        """
+        keys = contexts.keys(self.orders)[1:]
+        is_there = contexts.depth > np.arange(self.orders)[:, None]
+        mark = mix(np.zeros(len(contexts), np.uint64), contexts.user) % np.uint64(_MARKS)
+        marks = np.broadcast_to(mark.astype(np.uint8), keys.shape)[is_there]
+        pairs = mix(keys, np.broadcast_to(pieces, keys.shape))[is_there]
+        return pairs, keys[is_there], marks
+
+    @contextmanager
+    def without(
+        self, contexts: Contexts, pieces: NDArray[np.int64], posts: Posts
+    ) -> Iterator[None]:
+        """Inside, these places that were added do not count; nothing may be added meanwhile.
+
+        ``posts`` are all others, which say who is left where several users are needed.
+        """
+        pairs, keys, _ = self._pairs(contexts, pieces)
+        changes, here = np.zeros((len(keys), 2), np.int64), self.pairs.mine(pairs)
+        with self.pairs.put_back(pairs[here]), self.contexts.put_back(keys):
+            enough = self._have_enough(pairs[here], posts)
+            changes[here] = _leave_out(self._tables(), pairs[here], enough)
+            changes, here = self.shards.combine(changes), self.contexts.mine(keys)
+            _count_contexts(self._tables(), keys[here], changes[here])
+            yield
+
+    def _have_enough(self, pairs: Keys, posts: Posts) -> NDArray[np.bool_]:
+        """Which pairs so many users have written in some posts as are needed."""
+        if self.min_users == 1:
+            return np.ones(len(pairs), bool)
+        found = Table(self.pairs.kinds)
+        found.make_room(len(pairs))
+        slots, _ = enter(found.words, pairs)
+        tables = found.words, found["users"], found["marks"]
+        _count_users(tables, (posts.tokens, posts.owner, posts.size), self.orders)
+        is_enough: NDArray[np.bool_] = found["users"][slots] >= self.min_users
+        return is_enough
 
     def _tables(self) -> Tables:
         pairs, contexts = self.pairs, self.contexts
@@ -200,6 +248,46 @@ def _count_pairs(tables: Tables, keys: Keys, mark: Marks, change: int) -> tuple[
         after = _told(pairs, users, marks, slot)
         changes[row, 0], changes[row, 1] = after - before, (after > 0) - (before > 0)
     return changes, new
+
+
+@compiled
+def _leave_out(tables: Tables, keys: Keys, enough: NDArray[np.bool_]) -> Numbers:
+    """Count pairs once less; those that have not enough users without may not be told.
+
+    Returns what changes for their contexts, as ``_count_pairs`` does.
+    """
+    pairs, users, marks, _, _ = tables
+    changes = np.zeros((len(keys), 2), np.int64)
+    for row in range(len(keys)):
+        slot, is_known = locate(pairs, keys[row])
+        if not is_known:
+            continue
+        before = _told(pairs, users, marks, slot)
+        _put_number(pairs, slot, max(_number(pairs, slot) - 1, 0))
+        if not enough[row]:
+            users[slot] = min(users[slot], marks.shape[1])
+        after = _told(pairs, users, marks, slot)
+        changes[row, 0], changes[row, 1] = after - before, (after > 0) - (before > 0)
+    return changes
+
+
+@compiled
+def _count_users(tables: tuple[Words, Marks, Marks], posts: Kept, orders: int) -> None:
+    """Note who has written the pairs that have a row, in all posts, until enough users have."""
+    pairs, users, marks = tables
+    tokens, owner, size = posts
+    depth = 0
+    for place in range(size):
+        depth = depth + 1 if owner[place] else 0  # who is nobody is 1
+        user = np.uint64(np.int64(owner[place]) - 2)
+        mark = mix_one(np.uint64(0), user) % np.uint64(_MARKS)
+        key = np.uint64(1)
+        for order in range(min(orders, depth)):
+            key = mix_one(key, np.uint64(np.int64(tokens[place - 1 - order]) - 1))
+            pair = mix_one(key, np.uint64(np.int64(tokens[place]) - 1))
+            slot, is_known = locate(pairs, pair)
+            if is_known:
+                _mark(users, marks, slot, mark)
 
 
 @compiled

@@ -6,6 +6,7 @@ keeps, and keeps no more than it may.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,7 @@ class Memory(Expert):
     Settings = MemorySettings
     settings: MemorySettings
     reach = REACH
+    leaves_out = True
 
     def __init__(self, settings: MemorySettings, setup: Setup) -> None:
         super().__init__(settings, setup)
@@ -149,12 +151,28 @@ class Memory(Expert):
             chosen = kept[start : start + AT_ONCE]
             batch = self.posts.batch(chosen)
             contexts, pieces = Contexts.of(batch, ORDERS), targets(batch)
-            depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], batch.lengths)
-            places = (np.repeat(self.posts.start[chosen], batch.lengths) + depth)[depth > 0]
+            places = self.posts.places(chosen)
             for chain in chains:
                 chain.add(contexts, places)
             for each in counts:
                 each.add(contexts, pieces)
+
+    @contextmanager
+    def without(self, batch: Batch) -> Iterator[None]:
+        """Inside, look as if these posts had never been learned; nothing may be learned meanwhile.
+
+        Those that are not kept are nothing to leave out. How long ago others came stays as it is.
+        """
+        posts = self.posts.find(batch)
+        gone, places = self.posts.batch(posts), self.posts.places(posts)
+        contexts, pieces = Contexts.of(gone, ORDERS), targets(gone)
+        with ExitStack() as stack:
+            stack.enter_context(self.posts.without(posts))
+            for counts in self.counts:
+                stack.enter_context(counts.without(contexts, pieces, self.posts))
+            for chain in self._chains():
+                stack.enter_context(chain.without(contexts, places))
+            yield
 
     def _chains(self) -> list[Chain]:
         return [*self.longer, *self.own]

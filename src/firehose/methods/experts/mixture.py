@@ -1,6 +1,7 @@
 """Experts mixed online: the model, averages of it and memories, weighed place by place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -120,6 +121,23 @@ class Mixture(Predictor):
         self.gate.learn(paid.evidence, post, portion if self._is_divided() else None)
         for expert in self.experts:
             expert.learn(batch)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether an expert can leave posts out."""
+        return any(expert.leaves_out for expert in self.experts)
+
+    @contextmanager
+    def without(self, batch: Batch) -> Iterator[None]:
+        """Inside, predict as if no expert had learned these posts, though the weights have."""
+        paid, self._paid = self._paid, None
+        try:
+            with ExitStack() as stack:
+                for expert in self.experts:
+                    stack.enter_context(expert.without(batch))
+                yield
+        finally:
+            self._paid = paid
 
     def _of(self, batch: Batch) -> _Paid:
         """What was said of a batch, which need not have been paid for."""

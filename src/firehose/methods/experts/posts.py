@@ -1,6 +1,7 @@
 """The posts that a memory keeps, side by side in one array, and when one of them has to leave."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch, gather
 from firehose.methods.buffers.storage import rank
+from firehose.methods.experts.contexts import mix
 from firehose.methods.experts.room import copied, with_room
 from firehose.optim.rows import UserIndex
 
@@ -118,12 +120,44 @@ class Posts:
         """The posts of a user."""
         return np.flatnonzero(self.kept[: self.count] & (self.user[: self.count] == user))
 
+    def find(self, batch: Batch) -> Indices:
+        """The posts of a batch that are kept: those of the same users with the same tokens.
+
+        Where several are alike, the oldest, as many as the batch has.
+        """
+        here = slice(self.count)
+        likely = self.kept[here] & np.isin(
+            _user_and_length(self.user[here], self.length[here]),
+            _user_and_length(batch.user, batch.lengths),
+        )
+        posts = np.flatnonzero(likely)
+        parts = (posts[start : start + BLOCK] for start in range(0, len(posts), BLOCK))
+        sums = [np.zeros(0, np.int64), *(_checksums(self.batch(part)) for part in parts)]
+        kept, wanted = np.concatenate(sums), _checksums(batch)
+        return posts[np.isin(_numbered(kept), _numbered(wanted))]
+
+    @contextmanager
+    def without(self, posts: Indices) -> Iterator[None]:
+        """Inside, these posts are not kept, and their tokens are none."""
+        places, _ = gather(self.start[posts], self.length[posts].astype(np.int64))
+        tokens, owner = self.tokens[places], self.owner[places]
+        self.tokens[places], self.owner[places], self.kept[posts] = 0, 0, False
+        try:
+            yield
+        finally:
+            self.tokens[places], self.owner[places], self.kept[posts] = tokens, owner, True
+
     def batch(self, posts: Indices) -> Batch:
         """These posts."""
         places, offsets = gather(self.start[posts], self.length[posts].astype(np.int64))
         tokens = self.tokens[places] - 1
         blank = np.zeros(len(posts), np.int64)
         return Batch(tokens, offsets, self.user[posts], blank, blank.astype(np.int32))
+
+    def places(self, posts: Indices) -> NDArray[np.int64]:
+        """The places of these posts at which something is predicted: all but the first of each."""
+        places, _ = gather(self.start[posts] + 1, self.length[posts].astype(np.int64) - 1)
+        return places
 
     def remove(self, posts: Indices) -> None:
         """Erase the tokens of these posts, and whose they were."""
@@ -179,3 +213,23 @@ class Posts:
         self.writers.assign(state["writers"])
         self.size, self.count, self.first = len(self.tokens), len(self.start), state["first"]
         self.removed = int((self.tokens == 0).sum())
+
+
+def _user_and_length(user: NDArray[np.int32], length: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Both in one number for each post."""
+    return (user.astype(np.int64) << 32) | length.astype(np.int64)
+
+
+def _checksums(batch: Batch) -> NDArray[np.int64]:
+    """A checksum of each post, of its user and of its tokens in their order."""
+    if not len(batch):
+        return np.zeros(0, np.int64)
+    depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], batch.lengths)
+    tokens = mix(depth.astype(np.uint64), batch.tokens)
+    sums = mix(np.add.reduceat(tokens, batch.offsets[:-1]), batch.user)
+    return (sums >> np.uint64(1)).astype(np.int64)
+
+
+def _numbered(sums: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Checksums that tell the first of several alike posts from the second."""
+    return mix(sums.astype(np.uint64), rank(sums))

@@ -1,6 +1,7 @@
 """A hash table in arrays: rows of whole numbers, found by a checksum."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,19 @@ class Table:
     def nbytes(self) -> int:
         """The memory it takes."""
         return self.words.nbytes + sum(column.nbytes for column in self.columns.values())
+
+    @contextmanager
+    def put_back(self, keys: Keys) -> Iterator[None]:
+        """Afterwards, the rows of these checksums are as they were; none may be made inside."""
+        slots = find(self.words, keys)
+        slots, words = slots[slots >= 0], self.words.reshape(-1)
+        before = words[slots], {name: column[slots] for name, column in self.columns.items()}
+        try:
+            yield
+        finally:
+            words[slots] = before[0]
+            for name, values in before[1].items():
+                self.columns[name][slots] = values
 
     def make_room(self, more: int) -> None:
         """See to it that so many more rows can be made; those whose number is 0 are left out."""
@@ -151,6 +165,16 @@ def enter(words: Words, keys: Keys) -> tuple[Slots, int]:
         slots[index], is_new = enter_one(words, keys[index])
         new += is_new
     return slots, new
+
+
+@compiled
+def find(words: Words, keys: Keys) -> Slots:
+    """The slot of each checksum; −1 for those without a row."""
+    slots = np.empty(len(keys), np.int64)
+    for index in range(len(keys)):
+        slot, is_known = locate(words, keys[index])
+        slots[index] = slot if is_known else -1
+    return slots
 
 
 def _prime(least: int) -> int:
