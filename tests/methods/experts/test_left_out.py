@@ -92,6 +92,7 @@ def test_it_says_what_a_memory_of_all_others_says(
 
 @quick
 @given(rounds, numbers, limits)
+@example([[(0, [SOT, 4, 4, 4, EOT]), (0, [SOT, 4, 5, 5, EOT])]], [1], {})
 def test_also_where_posts_had_to_leave(
     learned: list[list[Post]], numbers: list[int], limit: dict[str, Any]
 ) -> None:

@@ -124,11 +124,11 @@ class Memory(Expert):
             self._link(self._chains())
 
     def _enter(self, batch: Batch) -> None:
-        starts = self.posts.add(batch)
+        self.posts.add(batch)
         contexts, pieces = Contexts.of(batch, ORDERS), targets(batch)
         for counts in self.counts:
             counts.add(contexts, pieces)
-        places = np.delete(np.arange(len(batch.tokens)), batch.offsets[:-1]) + starts[0]
+        places = self.posts.places(np.arange(len(batch)) + self.posts.count - len(batch))
         for chain in self._chains():
             chain.add(contexts, places)
             if chain.is_crowded():

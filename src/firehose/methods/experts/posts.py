@@ -1,7 +1,9 @@
 """The posts that a memory keeps, side by side in one array, and when one of them has to leave."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,6 @@ from numpy.typing import NDArray
 
 from firehose.batch import Batch, gather
 from firehose.methods.buffers.storage import rank
-from firehose.methods.experts.contexts import mix
 from firehose.methods.experts.room import copied, with_room
 from firehose.optim.rows import UserIndex
 
@@ -130,11 +131,13 @@ class Posts:
             _user_and_length(self.user[here], self.length[here]),
             _user_and_length(batch.user, batch.lengths),
         )
+        wanted, found = Counter(_texts(batch)), []
         posts = np.flatnonzero(likely)
-        parts = (posts[start : start + BLOCK] for start in range(0, len(posts), BLOCK))
-        sums = [np.zeros(0, np.int64), *(_checksums(self.batch(part)) for part in parts)]
-        kept, wanted = np.concatenate(sums), _checksums(batch)
-        return posts[np.isin(_numbered(kept), _numbered(wanted))]
+        for post, text in zip(posts.tolist(), _texts(self.batch(posts)), strict=True):
+            if wanted[text]:
+                wanted[text] -= 1
+                found.append(post)
+        return np.array(found, np.int64)
 
     @contextmanager
     def without(self, posts: Indices) -> Iterator[None]:
@@ -220,16 +223,8 @@ def _user_and_length(user: NDArray[np.int32], length: NDArray[np.integer]) -> ND
     return (user.astype(np.int64) << 32) | length.astype(np.int64)
 
 
-def _checksums(batch: Batch) -> NDArray[np.int64]:
-    """A checksum of each post, of its user and of its tokens in their order."""
-    if not len(batch):
-        return np.zeros(0, np.int64)
-    depth = np.arange(len(batch.tokens)) - np.repeat(batch.offsets[:-1], batch.lengths)
-    tokens = mix(depth.astype(np.uint64), batch.tokens)
-    sums = mix(np.add.reduceat(tokens, batch.offsets[:-1]), batch.user)
-    return (sums >> np.uint64(1)).astype(np.int64)
-
-
-def _numbered(sums: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Checksums that tell the first of several alike posts from the second."""
-    return mix(sums.astype(np.uint64), rank(sums))
+def _texts(batch: Batch) -> Iterator[tuple[int, bytes]]:
+    """Whose each post is, and its tokens."""
+    tokens = batch.tokens.astype(np.uint32)
+    for user, span in zip(batch.user.tolist(), pairwise(batch.offsets.tolist()), strict=True):
+        yield user, tokens[slice(*span)].tobytes()
