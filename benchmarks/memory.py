@@ -89,8 +89,7 @@ def rounds(memory: Memory, posts: Batch) -> tuple[float, float]:
     looks, learns = [], []
     for number in range(min(ROUNDS, len(posts) // POSTS)):
         batch = posts.select(np.arange(number * POSTS, (number + 1) * POSTS))
-        own = divided(batch.lengths - 1, group.size())[group.rank()]
-        part = batch.select(np.arange(own.start, own.stop))
+        part = batch.select(divided(batch.lengths - 1, group.size())[group.rank()])
         begin = time.process_time()
         memory.look(Contexts.of(part, memory.reach), targets(part)[:, None])
         between = time.process_time()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Columns = Mapping[str, NDArray[Any]]
+Part = NDArray[np.int64]  # the posts of a batch that one of several processes computes, in order
 
 
 @dataclass(frozen=True)

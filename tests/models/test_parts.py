@@ -1,7 +1,5 @@
 """A batch that is computed part by part is the whole batch, masks of dropout included."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,12 @@ from firehose.models.personal import Personal
 from small_models import awake, batch_of, tiny
 
 POSTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7], [9, 8], [7, 6, 5, 4, 3], [1, 1]]
-CUTS = [(0, 3, 6), (0, 1, 2, 6), (0, 0, 6), (0, 4, 4, 6)]
+DEALT = [
+    [[0, 1, 2], [3, 4, 5]],
+    [[0], [1, 4], [2, 3, 5]],
+    [[], [0, 1, 2, 3, 4, 5]],
+    [[1, 3, 5], [0, 2, 4]],
+]
 
 
 def learner(dropout: float) -> tuple[Personal, Batch]:
@@ -24,19 +27,19 @@ def learner(dropout: float) -> tuple[Personal, Batch]:
     return model, batch_of(POSTS, [3, 12, 5, 11, 3, -1])
 
 
-@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("dealt", DEALT)
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("kind", ["words", "outputs"])
-def test_the_gradients_of_parts_add_up(cuts: tuple[int, ...], dropout: float, kind: str) -> None:
+def test_the_gradients_of_parts_add_up(dealt: list[list[int]], dropout: float, kind: str) -> None:
     model, batch = learner(dropout)
     batch = model.with_outputs(batch, 3)
     compute = model.gradient if kind == "words" else model.gradient_toward_outputs
     before = model.random.state()
     whole = compute(batch)
     after, parts = model.random.state(), []
-    for ends in pairwise(cuts):
+    for posts in dealt:
         model.random.restore(before)
-        parts.append(compute(batch, slice(*ends)))
+        parts.append(compute(batch, np.array(posts, np.int64)))
         assert model.random.state() == after
     assert sum(part.loss for part in parts) == pytest.approx(whole.loss, rel=1e-6)
     for number, expected in enumerate(whole.shared):
@@ -70,7 +73,14 @@ def test_posts_are_divided_by_tokens(parts: int) -> None:
     for posts in (0, 1, 2, 5, 300):
         tokens = generator.integers(1, 50, posts)
         found = divided(tokens, parts)
-        every = np.concatenate([np.arange(posts)[each] for each in found])
+        every = np.sort(np.concatenate(found))
         assert len(found) == parts and every.tolist() == list(range(posts))
+        assert all((np.diff(each) > 0).all() for each in found)
         sums = [tokens[each].sum() for each in found]
-        assert max(sums) - min(sums) <= 2 * tokens.max(initial=0)
+        assert max(sums) - min(sums) <= tokens.max(initial=0)
+
+
+def test_the_longest_post_is_dealt_first() -> None:
+    """By hand: 9 | 8, then 4 joins 8, then 2 joins 9."""
+    left, right = divided(np.array([2, 9, 4, 8]), 2)
+    assert (left.tolist(), right.tolist()) == ([0, 1], [2, 3])

@@ -11,9 +11,12 @@ passes over the same numbers, which cost more than the small products themselves
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from firehose.batch import Part, gather
 from firehose.models.dropout import Dropout, Mask, Share
 
 
@@ -40,7 +43,7 @@ class Grid:
         lengths: Tensor,
         groups: int = 4,
         device: torch.device | str = "cpu",
-        part: slice | None = None,
+        part: Part | None = None,
     ) -> None:
         posts, own = len(lengths), lengths if part is None else lengths[part]
         tokens = int(own.sum())
@@ -48,17 +51,18 @@ class Grid:
         self.device = device  # where the indices go; they are computed on the CPU
         self.lengths, self.post = own.to(device), post.to(device)
         self.width = int(lengths.max()) if posts else 0
-        self.tokens = None if part is None else _tokens_of(lengths, part)
+        self.tokens = None if part is None else _tokens_of(lengths.numpy(), part)
         # Of each group, [posts, width]: the flat rows that go there, and what is padding.
         self.sources: list[Tensor] = []
         self.paddings: list[Tensor] = []
         self.shares: list[Share | None] = []  # which of a group's posts are laid out; None: all
         starts = torch.cumsum(own, 0) - own
         edges = [round(posts * number / groups) for number in range(1, groups)]
+        place = None if part is None else _places_in(part, posts)
         for members in torch.argsort(lengths, stable=True).tensor_split(edges):
             if len(members):
                 step = torch.arange(int(lengths[members[-1]]))
-                laid, share = _laid_out(members, part)
+                laid, share = _laid_out(members, place)
                 padding = step >= own[laid, None]
                 self.sources.append(starts[laid, None] + step.masked_fill(padding, 0))
                 self.paddings.append(padding)
@@ -102,18 +106,27 @@ class Grid:
         return taken.view(-1, parts * heads * laid.shape[-1])
 
 
-def _tokens_of(lengths: Tensor, part: slice) -> Share:
+def _tokens_of(lengths: NDArray[np.int64], part: Part) -> Share:
     """The tokens of some posts among those of all."""
-    first = int(lengths[: part.start].sum())
-    return Share(int(lengths.sum()), slice(first, first + int(lengths[part].sum())))
+    ends = np.cumsum(lengths)
+    places, _ = gather((ends - lengths)[part], lengths[part])
+    return Share(int(lengths.sum()), places)
 
 
-def _laid_out(members: Tensor, part: slice | None) -> tuple[Tensor, Share | None]:
-    """The posts of a group that are in a part, counted from its first; and which these are."""
-    if part is None:
+def _places_in(part: Part, posts: int) -> Tensor:
+    """Where in a part each post of a batch is; −1: in another part."""
+    place = np.full(posts, -1)
+    place[part] = np.arange(len(part))
+    return torch.from_numpy(place)
+
+
+def _laid_out(members: Tensor, place: Tensor | None) -> tuple[Tensor, Share | None]:
+    """The posts of a group that are in a part, by their places there; and which these are."""
+    if place is None:
         return members, None
-    chosen = ((members >= part.start) & (members < part.stop)).nonzero().flatten()
-    return members[chosen] - part.start, Share(len(members), chosen.numpy(), axis=1)
+    laid = place[members]
+    chosen = (laid >= 0).nonzero().flatten()
+    return laid[chosen], Share(len(members), chosen.numpy(), axis=1)
 
 
 def attend(qkv: Tensor, relative_keys: Tensor, biases: Tensor, grid: Grid, drop: Dropout) -> Tensor:

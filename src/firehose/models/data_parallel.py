@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from firehose.batch import Batch
+from firehose.batch import Batch, Part, gather
 from firehose.models.model import Outlook, Paid
 from firehose.models.personal import LOG_PROBS, PIECES, Personal
 from firehose.models.users import Users
@@ -75,7 +75,7 @@ class DataParallel:
         }
         return batch.with_columns(per_token=per_token)
 
-    def part(self, batch: Batch, max_tokens: int | None = None) -> slice:
+    def part(self, batch: Batch, max_tokens: int | None = None) -> Part:
         """The posts of a batch that are this process's."""
         lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)
         return divided(lengths - 1, group.size())[group.rank()]
@@ -91,14 +91,18 @@ def plain(model: Any) -> Any:
     return model.model if isinstance(model, DataParallel) else model
 
 
-def divided(tokens: NDArray[np.int64], parts: int) -> list[slice]:
-    """Cut posts with so many tokens each into parts, one after another, with about as many each.
+def divided(tokens: NDArray[np.int64], parts: int) -> list[Part]:
+    """Deal posts with so many tokens each out to parts that have about as many tokens each.
 
-    A post belongs to the part in which its middle is.
+    The longest post is dealt first, and each goes to the part that has the fewest tokens so far.
     """
-    middles = np.cumsum(tokens) - tokens / 2
-    edges = np.searchsorted(middles, tokens.sum() * np.arange(1, parts) / parts).tolist()
-    return [slice(*ends) for ends in zip([0, *edges], [*edges, len(tokens)], strict=True)]
+    sizes, sums = tokens.tolist(), [0] * parts
+    dealt: list[list[int]] = [[] for _ in range(parts)]
+    for post in np.argsort(-tokens, kind="stable").tolist():
+        least = sums.index(min(sums))
+        dealt[least].append(post)
+        sums[least] += sizes[post]
+    return [np.sort(np.array(part, np.int64)) for part in dealt]
 
 
 def add_up(gradient: Gradient) -> Gradient:
@@ -117,16 +121,17 @@ def add_up(gradient: Gradient) -> Gradient:
     return gradient
 
 
-def places_of(batch: Batch) -> NDArray[np.int64]:
-    """The number of the first predicted place of each post, and how many there are in all."""
-    return batch.offsets - np.arange(len(batch) + 1)
+def places_of(batch: Batch, part: Part) -> NDArray[np.int64]:
+    """Which of the predicted places of a batch are those of some of its posts."""
+    lengths = batch.lengths - 1
+    places, _ = gather((np.cumsum(lengths) - lengths)[part], lengths[part])
+    return places
 
 
-def joined_places(batch: Batch, part: slice, found: NDArray[np.float64]) -> NDArray[np.float64]:
+def joined_places(batch: Batch, part: Part, found: NDArray[np.float64]) -> NDArray[np.float64]:
     """What each process has found at the places of its posts, ``[rows, places]``, put together."""
-    places = places_of(batch)
-    whole = np.zeros((len(found), places[-1]))
-    whole[:, places[part.start] : places[part.stop]] = found
+    whole = np.zeros((len(found), len(batch.tokens) - len(batch)))
+    whole[:, places_of(batch, part)] = found
     return _joined(whole)
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from firehose.batch import Batch, gather
+from firehose.batch import Batch, Part, gather
 from firehose.config import Section
 from firehose.errors import FirehoseError
 from firehose.models.attention import Grid
@@ -124,7 +124,7 @@ class Personal(nn.Module):
         self.users.restore(state["users"])
         self.random.restore(state["random"])
 
-    def loss(self, batch: Batch, part: slice | None = None) -> tuple[Tensor, UserVectors]:
+    def loss(self, batch: Batch, part: Part | None = None) -> tuple[Tensor, UserVectors]:
         """The mean over posts of the mean cost of their tokens, to be differentiated.
 
         What a token costs is times its share, where the batch has that column. Posts are cut to
@@ -136,7 +136,7 @@ class Personal(nn.Module):
         return weighted_loss(hidden, embedding, bias, targets, weights), taken
 
     def _learn_to_predict(
-        self, batch: Batch, part: slice | None = None
+        self, batch: Batch, part: Part | None = None
     ) -> tuple[Iterator[Tensor], Tensor, Tensor, UserVectors]:
         """What a loss is made of: hidden vectors, embedding, bias; targets, weights and users."""
         inputs, targets, grid = predictions(batch, self.max_tokens, self.device.device, part)
@@ -151,7 +151,7 @@ class Personal(nn.Module):
         parts = (hidden, shared.embedding, shared.output_bias)
         return (part.to(self.device.precision) for part in parts), targets, weights, taken
 
-    def gradient(self, batch: Batch, part: slice | None = None) -> Gradient:
+    def gradient(self, batch: Batch, part: Part | None = None) -> Gradient:
         """The gradient of the loss by all shared weights and the vectors of the batch's users."""
         loss, taken = self.loss(batch, part)
         return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
@@ -159,7 +159,7 @@ class Personal(nn.Module):
     def _trained_tokens(self, batch: Batch) -> int:
         return int((np.minimum(batch.lengths, self.max_tokens) - 1).sum())
 
-    def with_outputs(self, batch: Batch, count: int, part: slice | None = None) -> Batch:
+    def with_outputs(self, batch: Batch, count: int, part: Part | None = None) -> Batch:
         """The posts, and beside each token the most probable pieces in its place when it came.
 
         A post's first token, and those after ``max_tokens``, have zeros beside them; with ``part``,
@@ -176,7 +176,7 @@ class Personal(nn.Module):
                 column[targets] = values.cpu().numpy()
         return batch.with_columns(per_token={PIECES: pieces, LOG_PROBS: log_probs})
 
-    def gradient_toward_outputs(self, batch: Batch, part: slice | None = None) -> Gradient:
+    def gradient_toward_outputs(self, batch: Batch, part: Part | None = None) -> Gradient:
         """The gradient of the loss with the outputs beside the posts in place of their words."""
         (hidden, embedding, bias), _, weights, taken = self._learn_to_predict(batch, part)
         places, device = predicted_places(batch, self.max_tokens, part), self.device.device
@@ -187,20 +187,20 @@ class Personal(nn.Module):
         loss = soft_loss(hidden, embedding, bias, pieces, log_probs.exp(), weights)
         return differentiate(loss, list(self.parameters()), taken, self._trained_tokens(batch))
 
-    def cost(self, batch: Batch, part: slice | None = None) -> float:
+    def cost(self, batch: Batch, part: Part | None = None) -> float:
         """The value of ``loss`` without dropout; no gradient is recorded, no user gets a row."""
         costs, grid = self._score(batch, self.max_tokens, part)
         costs = costs * self._share(batch, part)
         return float((costs / (grid.lengths * len(batch))[grid.post]).sum())
 
-    def _share(self, batch: Batch, part: slice | None) -> Tensor | float:
+    def _share(self, batch: Batch, part: Part | None) -> Tensor | float:
         """How much of each token is to be learned."""
         if SHARE not in batch.per_token:
             return 1.0
         share = batch.per_token[SHARE][predicted_places(batch, self.max_tokens, part)]
         return torch.from_numpy(share.astype(np.float32)).to(self.device.device)
 
-    def pay(self, batch: Batch, part: slice | None = None) -> Paid:
+    def pay(self, batch: Batch, part: Part | None = None) -> Paid:
         """The cost of each whole post, or of these; no gradient is recorded, nobody gets a row."""
         costs, grid = self._score(batch, part=part)
         paid = costs.new_zeros(len(grid.lengths)).index_add_(0, grid.post, costs)
@@ -211,7 +211,7 @@ class Personal(nn.Module):
         """The number of pieces that it predicts."""
         return self.shared.pieces
 
-    def outlook(self, batch: Batch, part: slice | None = None) -> Outlook:
+    def outlook(self, batch: Batch, part: Part | None = None) -> Outlook:
         """What it says of each piece of a batch but the first of a post, and how sure it was."""
         hidden, targets, _ = self._look(batch, None, part)
         found = outlook(hidden, self.shared.embedding, self.shared.output_bias, targets)
@@ -219,19 +219,19 @@ class Personal(nn.Module):
 
     @torch.no_grad()
     def _look(
-        self, batch: Batch, max_tokens: int | None, part: slice | None = None
+        self, batch: Batch, max_tokens: int | None, part: Part | None = None
     ) -> tuple[Tensor, Tensor, Grid]:
         """Hidden vectors without dropout, what they should predict, and how these are laid out."""
         taken, own = self.users.take(batch.user, learn=False), batch
         if part is not None:
-            own = batch.select(np.arange(part.start, part.stop))
+            own = batch.select(part)
             taken = taken._replace(which=taken.which[part])
         inputs, targets, grid = predictions(own, max_tokens, self.device.device)
         with evaluating(self):
             return self.shared(inputs, grid, self.adapter(taken, grid)), targets, grid
 
     def _score(
-        self, batch: Batch, max_tokens: int | None = None, part: slice | None = None
+        self, batch: Batch, max_tokens: int | None = None, part: Part | None = None
     ) -> tuple[Tensor, Grid]:
         """−log p of each token but a post's first, ``[tokens]``, and how these are laid out."""
         hidden, targets, grid = self._look(batch, max_tokens, part)
@@ -273,7 +273,7 @@ def predictions(
     batch: Batch,
     max_tokens: int | None = None,
     device: torch.device | str = "cpu",
-    part: slice | None = None,
+    part: Part | None = None,
 ) -> tuple[Tensor, Tensor, Grid]:
     """Each token but a post's last, the token after each, and how they are laid out for attention.
 
@@ -288,7 +288,7 @@ def predictions(
 
 
 def predicted_places(
-    batch: Batch, max_tokens: int | None = None, part: slice | None = None
+    batch: Batch, max_tokens: int | None = None, part: Part | None = None
 ) -> NDArray[np.int64]:
     """Where in a batch the tokens are that are predicted: all but the first of each post."""
     lengths = batch.lengths if max_tokens is None else np.minimum(batch.lengths, max_tokens)

@@ -30,15 +30,8 @@ class Evidence(NamedTuple):
 class Portion(NamedTuple):
     """Which places of a round are looked at here, where several processes divide them."""
 
-    first: int  # the number of the first place that is
+    places: NDArray[np.int64]
     total: int  # places of the round
-
-    def every(self, step: int, steps: int) -> tuple[slice, int]:
-        """Every so many places of the round: which those here are, and how many there are in all.
-
-        ``step`` is the number of the first place of the round that is one of them.
-        """
-        return slice((step - self.first) % steps, None, steps), len(range(step, self.total, steps))
 
 
 class Expert(Plugin):

@@ -68,10 +68,13 @@ class Gate:
         Each step is on a share of the places, one of every few, so that each is learned from once.
         With a ``portion`` of the places here, all processes take each step together.
         """
-        whole = portion or Portion(0, len(post))
-        steps = min(self.steps_a_round, whole.total)
+        total = portion.total if portion else len(post)
+        steps = min(self.steps_a_round, total)
         for step in range(steps):
-            chosen, count = whole.every(step, steps)
+            chosen: Any = slice(step, None, steps)  # of the places of the round
+            if portion:
+                chosen = np.flatnonzero(portion.places % steps == step)
+            count = len(range(step, total, steps))
             features, silent, probability = (
                 torch.from_numpy(np.ascontiguousarray(column[:, chosen].T))
                 for column in (evidence.features, ~evidence.speaks, evidence.probability[:, :, 0])

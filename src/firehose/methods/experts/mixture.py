@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
-from firehose.batch import Batch
+from firehose.batch import Batch, Part
 from firehose.methods.experts import EXPERTS, Evidence, Expert, Portion
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.gate import Gate
@@ -46,7 +46,7 @@ class _Paid(NamedTuple):
     """A batch that was paid for."""
 
     batch: Batch
-    part: slice  # the posts that are looked at here, where several processes divide them
+    part: Part | None  # the posts that are looked at here; None: all, no process divides them
     evidence: Evidence  # at the places of these
     share: NDArray[np.float64]  # [places], of the model in what was said of the piece that came
 
@@ -96,7 +96,7 @@ class Mixture(Predictor):
         by_model[: -1 - len(self.mixed)] = by_model[-1:] = 0  # memories, and the uniform opinion
         both = np.concatenate([evidence.probability, by_model], axis=2)
         said = self.gate.mix(evidence._replace(probability=both), _posts(_of_part(batch, part)))
-        mixed, by_model = self._joined(batch, part, said.T)
+        mixed, by_model = said.T if part is None else joined_places(batch, part, said.T)
         self._paid = _Paid(batch, part, evidence, by_model / mixed)
         nats = np.bincount(_posts(batch), -np.log(mixed), len(batch))
         return Paid(nats.astype(np.float64), batch.words)
@@ -115,10 +115,12 @@ class Mixture(Predictor):
 
     def learn(self, batch: Batch) -> None:
         """Learn the weights from what was paid, and remember the posts."""
-        paid, places = self._of(batch), places_of(batch)
+        paid, portion = self._of(batch), None
         self._paid, post = None, _posts(_of_part(batch, paid.part))
-        portion = Portion(int(places[paid.part.start]), int(places[-1]))
-        self.gate.learn(paid.evidence, post, portion if self._is_divided() else None)
+        if paid.part is not None:
+            total = len(batch.tokens) - len(batch)
+            portion = Portion(places_of(batch, paid.part), total)
+        self.gate.learn(paid.evidence, post, portion)
         for expert in self.experts:
             expert.learn(batch)
 
@@ -213,32 +215,24 @@ class Mixture(Predictor):
         mixed[row, piece] = said[row, column]
         return mixed
 
-    def _look(self, batch: Batch, part: slice) -> Evidence:
+    def _look(self, batch: Batch, part: Part | None) -> Evidence:
         """What all experts say of the pieces that came in some of the posts."""
         outlooks = []
         for weights in self.mixed:
             with weights.in_use(batch.user):
                 outlooks.append(self.model.outlook(batch))
-        own, places = _of_part(batch, part), slice(*places_of(batch)[[part.start, part.stop]])
-        outlooks = [Outlook(*(each[places] for each in outlook)) for outlook in outlooks]
+        own = _of_part(batch, part)
+        if part is not None:
+            places = places_of(batch, part)
+            outlooks = [Outlook(*(each[places] for each in outlook)) for outlook in outlooks]
         came = targets(own)[:, None]
         of_model = np.array([np.exp(outlook.log_prob) for outlook in outlooks])
         of_model = of_model.reshape(len(outlooks), *came.shape)
         return self.gather(Contexts.of(own, self.reach), came, outlooks, of_model)
 
-    def _is_divided(self) -> bool:
-        """Whether several processes share the posts of a batch, as those of the model do."""
-        return isinstance(self.model, DataParallel)
-
-    def _part(self, batch: Batch) -> slice:
-        """The posts of a batch that are looked at here."""
-        if isinstance(self.model, DataParallel):
-            return self.model.part(batch)
-        return slice(0, len(batch))
-
-    def _joined(self, batch: Batch, part: slice, found: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What was found at the places of the posts here, ``[rows, places]``, and of all others."""
-        return joined_places(batch, part, found) if self._is_divided() else found
+    def _part(self, batch: Batch) -> Part | None:
+        """The posts of a batch that are looked at here, where several processes share them."""
+        return self.model.part(batch) if isinstance(self.model, DataParallel) else None
 
     def gather(
         self,
@@ -282,10 +276,9 @@ def _make_gate(settings: MixtureSettings, features: int, opinions: int) -> Gate 
     return Gate(features, opinions, *learning)
 
 
-def _of_part(batch: Batch, part: slice) -> Batch:
-    """Some of the posts of a batch; all are the batch itself."""
-    count = part.stop - part.start
-    return batch if count == len(batch) else batch.select(np.arange(part.start, part.stop))
+def _of_part(batch: Batch, part: Part | None) -> Batch:
+    """Some of the posts of a batch, or all."""
+    return batch if part is None else batch.select(part)
 
 
 def _posts(batch: Batch) -> NDArray[np.int64]:
