@@ -48,7 +48,8 @@ class Game:
         past: Iterable[Batch] = (),
         frozen: Sequence[WeightSet] = (),
     ) -> None:
-        setup = Setup(model, playing.step_size, playing.steps, model.max_tokens, task_sizes)
+        sizes = (playing.step_size, playing.steps, model.max_tokens, task_sizes)
+        setup = Setup(model, *sizes, playing.seed)
         self.model = model
         self.rule = RULES.make(playing.rule, model)
         self.learner = LEARNERS.make(playing.learner, setup)

@@ -21,6 +21,7 @@ class Setup(NamedTuple):
     steps: int = 5  # of a round, at most: the paper's K
     max_tokens: int = 50  # of a post that is kept in a buffer
     task_sizes: tuple[int, ...] = ()  # posts of each task, where tasks come one after another
+    seed: int = 0  # of the game, from which all random numbers come
 
 
 class Step(NamedTuple):

@@ -39,7 +39,7 @@ class MixtureSettings(Choice):
     hidden: int = Field(default=64, ge=1, le=4096)  # units of the network that weighs
     rate: float = Field(default=3e-3, gt=0, allow_inf_nan=False)  # of its steps
     steps: int = Field(default=4, ge=0, le=100)  # on each round, each on a share of its pieces
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: int = Field(default=0, ge=0, lt=2**63)  # added to that of the game
 
 
 class _Paid(NamedTuple):
@@ -73,7 +73,7 @@ class Mixture(Predictor):
         outlooks = [Outlook(*np.zeros((3, 0))) for _ in self.mixed]
         empty = self.gather(nothing, np.zeros((0, 1), np.int64), outlooks, np.zeros((0, 0, 1)))
         sizes = len(empty.features), len(empty.speaks)
-        self.gate = _make_gate(settings, *sizes)
+        self.gate = _make_gate(settings, *sizes, setup.seed)
         self._paid: _Paid | None = None  # the last batch, until it is learned from
 
     @property
@@ -269,10 +269,12 @@ class Mixture(Predictor):
             expert.restore(state["experts"][str(number)])
 
 
-def _make_gate(settings: MixtureSettings, features: int, opinions: int) -> Gate | Posterior:
+def _make_gate(
+    settings: MixtureSettings, features: int, opinions: int, seed: int
+) -> Gate | Posterior:
     if settings.weighing == "posterior":
         return Posterior(opinions)
-    learning = (settings.hidden, settings.rate, settings.seed, settings.steps)
+    learning = (settings.hidden, settings.rate, (settings.seed + seed) % 2**63, settings.steps)
     return Gate(features, opinions, *learning)
 
 
