@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -229,6 +229,61 @@ def test_a_run_forgets_a_user_in_checkpoint_and_model(tmp_path: Path, small_corp
         assert state["posts"]["owner"].tolist() == never["posts"]["owner"].tolist()
         assert _rows(state["counts"]) == _rows(never["counts"])
     load(folder).pay(POSTS)
+
+
+def test_of_a_forgotten_user_no_set_of_weights_keeps_a_vector(
+    tmp_path: Path, small_corpus: Corpus
+) -> None:
+    """Others keep theirs, whatever their rows are afterwards."""
+    folder, fast = tmp_path / "run", ["play.rule.user_rate=10"]
+    play(small_corpus, folder, make_settings(assignments=TINY_GAME + MIXED + AVERAGED + fast))
+    before = vectors_beside(folder)
+    erased = forget(folder, before.users[0])
+    assert erased["vectors"] == 1
+    after = vectors_beside(folder)
+    assert sorted(after.users) == sorted(before.users[1:])
+    for user, vector in zip(after.users, after.vectors, strict=True):
+        assert torch.equal(vector, before.vectors[before.users.index(user)])
+    assert after.total == pytest.approx(after.vectors.double().sum(0), abs=1e-5)
+    assert load(folder).game.predictor.weights[1].name == "raw"
+
+
+class Beside(NamedTuple):
+    """The vectors of users in the second set of weights that a model was saved with."""
+
+    users: list[str]
+    vectors: torch.Tensor
+    total: torch.Tensor
+
+
+def vectors_beside(folder: Path) -> Beside:
+    model = store.load(folder)
+    assert model.saved is not None
+    rows = model.saved.state["weights"]["0"]["rows"]
+    return Beside(model.known(), rows["average"], rows["total"])
+
+
+@pytest.mark.parametrize("architecture", ["adapters", "agnostic"])
+def test_an_evaluation_knows_whom_only_memories_know(
+    tmp_path: Path, small_corpus: Corpus, architecture: str
+) -> None:
+    kinds = ["play.optimizer=frozen", f"model.architecture={architecture}"]
+    play(small_corpus, tmp_path / "run", make_settings(assignments=TINY_GAME + MIXED + kinds))
+    found = evaluate(tmp_path / "run", small_corpus, "test", others=1)
+    assert found.unknown == 0
+    assert found.crossed is not None and found.crossed.perplexity() > found.own.perplexity()
+
+
+def test_a_posterior_pays_but_does_not_write(tmp_path: Path, small_corpus: Corpus) -> None:
+    """What it would write with depends on what the text has cost so far."""
+    weighed = [*MIXED, "play.predictor.weighing=posterior"]
+    play(small_corpus, tmp_path / "run", make_settings(assignments=TINY_GAME + weighed))
+    model = load(tmp_path / "run")
+    assert model.pay(POSTS).nats.min() > 0
+    for write in (lambda: generate(model, "the", "user0", Sampling()),
+                  lambda: suggest(model, "the", "user0", 3)):  # fmt: skip
+        with pytest.raises(FirehoseError, match="weighing=network"):
+            write()
 
 
 def _rows(counts: dict[str, Any]) -> list[list[tuple[int, ...]]]:

@@ -13,6 +13,7 @@ from firehose.data.corpus import Corpus, Floor, Split, open_corpus
 from firehose.errors import FirehoseError
 from firehose.game.live import load
 from firehose.game.scoring import Costs, costs
+from firehose.methods.predictor import Predictor
 from firehose.models.data_parallel import spread
 from firehose.models.device import Compute
 from firehose.models.model import Payer
@@ -111,10 +112,10 @@ def evaluate(
     personal = trained.model
     with trained.in_use():
         own = costs(trained.payer, posts, "as themselves")
-        crossed, unknown = cross_costs(personal, posts, others, seed, trained.payer), 0
-    if personal.is_personal:
-        writers = np.unique(own.user)
-        unknown = int(((personal.users.rows(writers) < 0) & (writers != NOBODY)).sum())
+        crossed = cross_costs(personal, posts, others, seed, trained.payer)
+    known, writers = known_users(personal, trained.payer), np.unique(own.user)
+    is_unknown = ~np.isin(writers, known) & (writers != NOBODY)
+    unknown = int(is_unknown.sum()) if personal.is_personal or len(known) else 0
     floor = (opened.manifest.floor or {}).get(split)
     return Evaluation(split, own, crossed, opened.users, unknown, floor)
 
@@ -128,17 +129,22 @@ def cross_costs(
 ) -> Costs | None:
     """What posts cost as if other users had written them, each once for every such user.
 
-    None where the model is not personal, or knows nobody else. ``payer`` is what pays, if that is
-    not the model alone.
+    None where nobody else is known. ``payer`` is what pays, if that is not the model alone.
     """
-    if not model.is_personal:
-        return None
-    strangers = choose_others(np.asarray(posts.user, np.int64), model.users.numbers(), others, seed)
+    known = known_users(model, payer)
+    strangers = choose_others(np.asarray(posts.user, np.int64), known, others, seed)
     parts = [
         costs(payer or model, posts, f"as other users, {number} of {others}", column)
         for number, column in enumerate(strangers.T, 1)
     ]
     return Costs(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+
+
+def known_users(model: Personal, payer: Payer | None) -> NDArray[np.int64]:
+    """The numbers of the users who have a vector, or of whom what pays keeps something."""
+    nobody = np.zeros(0, np.int64)
+    with_vector = model.users.numbers() if model.is_personal else nobody
+    return np.union1d(with_vector, payer.users() if isinstance(payer, Predictor) else nobody)
 
 
 def choose_others(

@@ -46,9 +46,10 @@ def _forget_in_model(folder: Path, user: str, trust: bool) -> dict[str, int]:
         number = trained.users.number(user)
         if number is None:
             raise FirehoseError(f"{folder} knows no user {user!r}.")
-        erased = {"vectors": int(trained.model.users.forget(number))}
-        if trained.is_mixed:
-            erased["things a predictor kept"] = trained.game.predictor.forget(number)
+        kept = {}
+        if trained.is_mixed:  # before the vector goes: what was saved beside it is by its row
+            kept["things a predictor kept"] = trained.game.predictor.forget(number)
+        erased = {"vectors": int(trained.model.users.forget(number))} | kept
         trained.users.forget(user)
         (work / "result").mkdir()
         write(trained, work / "result")
