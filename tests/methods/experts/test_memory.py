@@ -10,6 +10,7 @@ from firehose.batch import Batch
 from firehose.methods.experts import memory as module
 from firehose.methods.experts.chain import NONE, Chain, head
 from firehose.methods.experts.contexts import Contexts
+from firehose.methods.experts.counts import MOST
 from firehose.methods.experts.memory import Memory
 from small_memories import EOT, PIECES, SOT, Plain, Post, as_batch, ask, memory, rounds, told
 from small_methods import same, stored
@@ -201,6 +202,34 @@ def test_a_chain_has_no_room_for_nobody_s_places() -> None:
     batch = as_batch([(0, [SOT, 2, 3, EOT])])
     chain.add(Contexts.of(batch, 1), np.array([1001, 1002, 1003]))
     assert len(chain.earlier) == 3
+
+
+def test_a_count_that_went_as_far_as_it_can_is_counted_anew() -> None:
+    """Posts that leave take nothing from it until then, as nobody knows how far it would be."""
+    found, common, rare = memory(tokens=300_000), [SOT, 2, EOT], [SOT, 3, EOT]
+    found.learn(as_batch([(0, common)] * (MOST + 14_465)))
+    assert found.counts[0].is_full()
+    assert times_counted(found, 2) == MOST
+    found.learn(as_batch([(1, rare)] * 60_000))
+    kept = found.posts.batch(np.flatnonzero(found.posts.kept[: found.posts.count]))
+    assert times_counted(found, 2) == np.count_nonzero(kept.tokens == 2) == 40_000
+    assert times_counted(found, 3) == 60_000
+
+
+def times_counted(found: Memory, piece: int) -> int:
+    """How often a piece followed <SOT>, as a memory of everybody's posts has counted."""
+    contexts = Contexts.of_rows(np.array([[SOT]]), 0, found.reach)
+    return int(found.counts[0].look(contexts, np.array([[piece]])).counts[0, 0, 0])
+
+
+def test_a_memory_of_users_alone_keeps_nothing_of_nobody() -> None:
+    found, everybody = memory(everybody=False), memory()
+    for each in (found, everybody):
+        each.learn(as_batch([(-1, [SOT, 2, 3, EOT]), (0, [SOT, 2, 4, EOT])]))
+    assert (found.posts.count, everybody.posts.count) == (1, 2)
+    assert told(found, 0, [SOT, 2]).keys() == {
+        name for name in told(everybody, 0, [SOT, 2]) if name.startswith("own")
+    }
 
 
 def test_posts_that_left_take_no_room() -> None:

@@ -83,6 +83,18 @@ def test_everybody_s_part_tells_what_three_users_wrote_and_no_less() -> None:
     assert said["all, newest 4"][SECRET[5]] == 1
 
 
+def test_nor_does_the_gate_see_what_fewer_wrote() -> None:
+    """How long a match is would tell that somebody wrote the same."""
+    found, empty = memory(min_users=3), memory(min_users=3)
+    found.learn(as_batch([(0, SECRET), (1, SECRET)]))
+    for length in range(1, len(SECRET)):
+        seen, expected = (ask(each, 2, SECRET[:length]).features for each in (found, empty))
+        assert np.array_equal(seen, expected)
+    found.learn(as_batch([(3, [*SECRET[:1], 6, *SECRET[2:]])]))
+    after = [ask(found, 4, SECRET[:length]).features.max() for length in (2, len(SECRET) - 1)]
+    assert after[0] < after[1]  # three have written its end, and two its beginning
+
+
 def test_nobody_is_one_user() -> None:
     found = memory(min_users=2)
     found.learn(as_batch([(-1, SECRET)] * 9))

@@ -22,7 +22,9 @@ from firehose.methods.experts.table import (
 from firehose.methods.experts.walk import Kept
 from firehose.parallel.shards import Shards
 
-MOST = 65535  # a count goes no further, nor does the total with it
+# A count goes no further, nor does the total with it. It stays there when posts leave, until all is
+# counted anew: how far it would have gone is not known.
+MOST = 65535
 _MARKS = 255  # users are told apart by as many marks: who shares one counts as the same
 
 Numbers = NDArray[np.int64]
@@ -106,6 +108,11 @@ class Counts:
     def remove(self, contexts: Contexts, pieces: NDArray[np.int64]) -> None:
         """Take counts back that were added for these places."""
         self._count(contexts, pieces, -1)
+
+    def is_full(self) -> bool:
+        """Whether a count has gone as far as it can, and may be too large or too small by now."""
+        full = np.array([bool(((self.pairs.words & NUMBER) == MOST).any())], np.int64)
+        return bool(self.shards.combine(full)[0])
 
     def _count(self, contexts: Contexts, pieces: NDArray[np.int64], change: int) -> None:
         pairs, keys, marks = self._pairs(contexts, pieces)
@@ -240,7 +247,9 @@ def _count_pairs(tables: Tables, keys: Keys, mark: Marks, change: int) -> tuple[
         slot, is_new = enter_one(pairs, keys[row])
         new += is_new
         before = _told(pairs, users, marks, slot)
-        _put_number(pairs, slot, min(max(_number(pairs, slot) + change, 0), MOST))
+        number = _number(pairs, slot)
+        if number < MOST:
+            _put_number(pairs, slot, max(number + change, 0))
         if len(users) and change > 0:
             _mark(users, marks, slot, mark[row])
         elif len(users):
@@ -262,8 +271,9 @@ def _leave_out(tables: Tables, keys: Keys, enough: NDArray[np.bool_]) -> Numbers
         slot, is_known = locate(pairs, keys[row])
         if not is_known:
             continue
-        before = _told(pairs, users, marks, slot)
-        _put_number(pairs, slot, max(_number(pairs, slot) - 1, 0))
+        before, number = _told(pairs, users, marks, slot), _number(pairs, slot)
+        if number < MOST:
+            _put_number(pairs, slot, max(number - 1, 0))
         if not enough[row]:
             users[slot] = min(users[slot], marks.shape[1])
         after = _told(pairs, users, marks, slot)

@@ -30,7 +30,9 @@ class Opinions(NamedTuple):
     different: Numbers  # [lengths, places]
     newest: Numbers  # [lengths, places], what followed last time; −1: there is no match
     age: Numbers  # [lengths, places], tokens since then
-    longest: Numbers  # [places], pieces that agree in the longest match
+    # [places], pieces that agree in the longest match; where several users are needed, no more than
+    # the length at which enough of them have written what came
+    longest: Numbers
 
 
 # For what is compiled. Of matches: how many of the lengths one has at least, less 1, by its length.
@@ -95,6 +97,7 @@ def _look_back(
         found, longest[place] = _match(links, kept, wanted, levels, place, nearest, room)
         if min_users > 1:
             _protect(piece[:found], level[:found], kept[1], at, rows, min_users)
+            longest[place] = _length(levels, level[:found].max() if found else -1)
         distinct = 0  # pieces so far, at the beginning of ``piece``, with their highest levels
         for match in range(found):
             reached, came = level[match], piece[match]
@@ -204,6 +207,15 @@ def _find(
             longest = max(longest, length)
             found += 1
     return found, longest
+
+
+@compiled
+def _length(levels: Levels, level: int) -> int:
+    """The pieces that a match of this level has at least; of none, 0."""
+    length = 0
+    while level >= 0 and levels[length] < level:
+        length += 1
+    return length
 
 
 @compiled

@@ -114,6 +114,8 @@ class Memory(Expert):
 
     def learn(self, batch: Batch) -> None:
         """Remember posts, and forget those that have to make room."""
+        if not self.settings.everybody:  # posts of nobody are never looked at
+            batch = batch.select(np.flatnonzero(batch.user >= 0))
         for start in range(0, len(batch), AT_ONCE):
             part = batch.select(np.arange(start, min(start + AT_ONCE, len(batch))))
             self._enter(part)
@@ -121,7 +123,10 @@ class Memory(Expert):
             self._leave(self.posts.surplus_in_all())
         if self.posts.removed > self.posts.size // 4:
             self.posts.compact()
-            self._link(self._chains())
+            full = [counts for counts in self.counts if counts.is_full()]
+            for counts in full:
+                counts.clear()
+            self._link(self._chains(), full)
 
     def _enter(self, batch: Batch) -> None:
         self.posts.add(batch)
