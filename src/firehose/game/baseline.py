@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from firehose.data.corpus import Corpus, Split, open_corpus
 from firehose.game.assembly import past_of
 from firehose.game.compressors import COMPRESSORS
+from firehose.game.settings import make_settings
 from firehose.methods.experts.mixture import Mixture
 from firehose.methods.step import Setup
 from firehose.progress import say, track
@@ -26,7 +27,7 @@ from firehose.storage.seals import Record
 
 FILE = "baseline.json"  # in the folder of a corpus
 AT_ONCE = 4096  # posts whose text is made at once
-ROUND = 32  # posts that memories pay for before they learn from them, as in a game on a laptop
+ROUND = make_settings("laptop").play.posts  # that memories pay for before they learn from them
 MEMORIES = "memories alone"
 
 

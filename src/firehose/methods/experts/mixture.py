@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
 from firehose.batch import Batch, Part
+from firehose.errors import FirehoseError
 from firehose.methods.experts import EXPERTS, Evidence, Expert, Portion
 from firehose.methods.experts.contexts import Contexts, targets
 from firehose.methods.experts.gate import Gate
@@ -65,6 +66,7 @@ class Mixture(Predictor):
         self, settings: MixtureSettings, setup: Setup, weights: Sequence[WeightSet]
     ) -> None:
         super().__init__(settings, setup, weights)
+        _refuse_unfit(settings, self.model, weights)
         self.mixed = list(weights[: settings.weight_sets])
         self.experts: list[Expert] = [EXPERTS.make(each, setup) for each in settings.experts]
         self.reach = max((expert.reach for expert in self.experts), default=1)
@@ -175,7 +177,15 @@ class Mixture(Predictor):
         return self
 
     def speak(self, tokens: Tensor, user: int, of_model: Sequence[Tensor]) -> Tensor:
-        """Log-probabilities of every piece after several texts of a user, ``[texts, pieces]``."""
+        """Log-probabilities of every piece after several texts of a user, ``[texts, pieces]``.
+
+        Raises FirehoseError for a posterior: its weights depend on what the text has cost so far.
+        """
+        if isinstance(self.gate, Posterior):
+            raise FirehoseError(
+                'A mixture with weighing = "posterior" pays, but it cannot write or suggest; for '
+                "that, play with --set play.predictor.weighing=network."
+            )
         texts = tokens.numpy()
         size = max(AT_ONCE // (self.model.pieces * len(self.opinions)), 1)
         found = []
@@ -267,6 +277,17 @@ class Mixture(Predictor):
         self.gate.restore(state["gate"])
         for number, expert in enumerate(self.experts):
             expert.restore(state["experts"][str(number)])
+
+
+def _refuse_unfit(settings: MixtureSettings, model: Any, weights: Sequence[WeightSet]) -> None:
+    if not hasattr(model, "pieces"):
+        raise FirehoseError("A mixture predicts texts; pictures need --set play.predictor=model.")
+    if settings.weight_sets > len(weights):
+        raise FirehoseError(
+            f"play.predictor.weight_sets = {settings.weight_sets}, but the optimizer has "
+            f"{len(weights)}; name more horizons with --optimizer averaged --set "
+            "'play.optimizer.horizons=[0.1, 100]'."
+        )
 
 
 def _make_gate(
