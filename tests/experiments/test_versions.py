@@ -19,7 +19,8 @@ from firehose.experiments.jobs import Job
 from firehose.experiments.report import write
 from firehose.experiments.reproduce import Schedule, make_schedule
 from firehose.game import folder
-from small_experiments import do, tiny_scale
+from firehose.game.settings import make_settings
+from small_experiments import TINY_SCALE, do, tiny_scale
 
 RECIPE = """
 title = "One"
@@ -95,6 +96,16 @@ def test_they_are_done_again_and_that_is_told(
     assert len(list((home / "out/runs").glob("*/result.json"))) == 6
     scheduled(home, corpus)
     assert capsys.readouterr().err.count("another version") == 0
+
+
+def test_a_pretraining_is_taken_for_other_games(home: Path, corpus: Corpus) -> None:
+    """Its result does not depend on how games are played after it, though its recipe says it."""
+    scale = home / "other.toml"
+    other = make_settings(assignments=[*TINY_SCALE, "play.memory.posts=7"])
+    scale.write_text(other.to_toml())
+    made = make_schedule(home / "one.toml", corpus, home / "out", scale, 1, True, True)
+    assert [bool(job.older) for job in made.jobs] == [job.kind == "pretrain" for job in made.jobs]
+    assert {job.start.name for job in made.jobs if job.start} == {made.jobs[0].older}
 
 
 def test_with_reuse_older_they_are_taken_and_marked(

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -44,15 +45,20 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """All that its result depends on, but the code."""
         tables = self.settings.public()
-        if self.kind == "pretrain":
-            del tables["model"]["architecture"]  # others begin with it, whatever theirs is
-        names = [self.kind, "perceptron" if self.settings.pictures else "model"]
-        names += ["compute"] if self.settings.compute != Compute() else []
-        identity: dict[str, Any] = {name: tables[name] for name in names}
+        identity = self._decisive(tables)
         if self.kind == "play":
             identity["plugins"] = {own: checksum(own) for own in own_kinds(tables["play"])}
         start = self.start.identity if self.start else None
         return {"kind": self.kind, "corpus": self.corpus.seal(), "start": start} | identity
+
+    def _decisive(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of all tables of settings that its result depends on."""
+        names = [self.kind, "perceptron" if self.settings.pictures else "model"]
+        names += ["compute"] if self.settings.compute != Compute() else []
+        found = {name: tables.get(name) for name in names}
+        if self.kind == "pretrain":  # others begin with it, whatever their architecture is
+            found["model"] = {k: v for k, v in tables["model"].items() if k != "architecture"}
+        return found
 
     @cached_property
     def key(self) -> str:
@@ -148,10 +154,15 @@ class Job:
         """
         if self.is_done:
             return None
-        text, fitting = self.settings.to_toml(), []
+
+        def decisive(recipe: str) -> tuple[Any, ...]:
+            tables = tomllib.loads(recipe)
+            return self._decisive(tables), tables.get("compute")
+
+        own, fitting = decisive(self.settings.to_toml()), []
         for recipe in self.store.glob(f"{self.label}-*.toml"):
             result = recipe.with_suffix("") / "result.json"
-            same = is_over(result.parent) and recipe.read_text(encoding="utf-8") == text
+            same = is_over(result.parent) and decisive(recipe.read_text(encoding="utf-8")) == own
             if same and self._is_in(result.parent):
                 fitting.append(result)
         newest = max(fitting, key=lambda each: each.stat().st_mtime, default=None)
