@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("corpus", nargs="?", type=Path)
     parser.add_argument("--posts", type=int, nargs="+", default=SIZES, help="to be remembered")
     parser.add_argument("--min-users", type=int, default=1)
+    parser.add_argument("--tokens", type=int, help="the most that is remembered in all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, joined(shard_users=True):
         measure(Corpus(options.corpus or simulate(Path(folder))), options)
@@ -50,7 +51,8 @@ def simulate(folder: Path) -> Path:
 
 def measure(corpus: Corpus, options: argparse.Namespace) -> None:
     """Fill a memory, and stop at every size."""
-    memory = Memory(MemorySettings(min_users=options.min_users), Setup())
+    settings = MemorySettings(min_users=options.min_users, tokens=options.tokens)
+    memory = Memory(settings, Setup())
     stream, kept, first = blocks(corpus), 0, None
     begin = time.process_time()
     for size in sorted(options.posts):
