@@ -65,7 +65,7 @@ def test_what_belongs_to_congrad_is_not_in_the_settings_of_online_gd() -> None:
         "kind": "online-gd"
     }
     congrad = make_settings("laptop").play.optimizer
-    assert isinstance(congrad, ConGraD.Settings) and congrad.validation_batch == 16
+    assert isinstance(congrad, ConGraD.Settings) and congrad.validation_batch == 32
 
 
 def test_a_flag_wins_over_set_and_set_over_the_recipe() -> None:
